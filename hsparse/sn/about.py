@@ -54,7 +54,7 @@ async def get_about(request: Request) -> web.StreamResponse:
 
 
 async def get_users(request: Request) -> web.StreamResponse:
-    """Answer with the users that `Authenticator.users` returns; `Forbidden` for principals who are not admins."""
+    """Answer with the users that `Authenticator.users` returns; raise `Forbidden` if the principal is not an admin."""
     if not request.principal.admin:
         raise Forbidden("Only an admin may list the users.")
     users = request.service.authenticator.users()
@@ -85,13 +85,13 @@ async def get_livez(request: Request) -> web.StreamResponse:
 
 
 async def get_readyz(request: Request) -> web.StreamResponse:
-    """Answer that this node takes requests.
+    """Answer that this node accepts requests.
 
     Raises `Busy` if it is about to stop, if it can use no data node, if the store refuses requests, or if a file of
     users cannot be used.
     """
     if not request.service.ready:
-        raise Busy("This node is stopping: send requests to another one.")
+        raise Busy("This node is stopping: send requests to another service node.")
     error = await request.service.owners.readiness_error()
     if error is not None:
         raise Busy(error.message)
@@ -108,7 +108,7 @@ async def get_metrics(request: Request) -> web.StreamResponse:
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the keys about the server in answers about a domain: limits, compressors and version."""
+    """Return the keys that answers about a domain have about the server: `limits`, `compressors` and `version`."""
     return {
         "limits": {
             "min_chunk_size": settings.min_chunk_size,

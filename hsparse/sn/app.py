@@ -27,9 +27,9 @@ from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
 
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, DomainDeletions)
-"""Components that are made when the node starts, so that it does not start with a wrong setting."""
+"""Components that are made when the node starts, so that a node with an invalid setting does not start."""
 BRACES = re.compile(r"{(\w+)(:[^}]*)?}")
-"""A placeholder in a path template: it matches one component, or with `:.+` all components that follow."""
+"""A placeholder in a path template: `{name}` matches one path component, `{name:.+}` all components that follow."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Place:
     """By method: the route, its handler wrapped by the policies, and the index of each placeholder's path component."""
 
     def below(self, part: str) -> _Place:
-        """Return the child for the template's next component, making it if it is new."""
+        """Return the child node for `part`, the template's next component; make the child if it does not exist."""
         braces = BRACES.fullmatch(part)
         if braces is None:
             return self.literal.setdefault(part, _Place(f"{self.path}/{part}"))
@@ -56,7 +56,7 @@ class _Place:
         return self.rest
 
     def found(self, parts: Sequence[str], first: int) -> Iterator[_Place]:
-        """Yield the nodes below this one that the path components `parts[first:]` lead to, literal matches first."""
+        """Yield the tree nodes whose templates match the components `parts[first:]`; literal matches come first."""
         if first == len(parts):
             yield self
             return
@@ -71,7 +71,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that an extension adds to a service node.
+    """What an extension adds to a service node: routes, policies, components and authentication schemes.
 
     The function `parts(settings, clock)` of the extension's module returns them.
     """
@@ -95,7 +95,7 @@ class Application:
     """Answers HTTP requests for `service`. GET routes also answer HEAD, without a body.
 
     A request that changes something is completed even if its client disconnects, because the client could not tell
-    how much of the change was applied. A request that only reads is then cancelled, see `HttpServer`.
+    how much of the change was applied. A request that only reads is cancelled if its client disconnects (`HttpServer`).
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Application:
         return response
 
     def _routed(self, http: web.BaseRequest) -> tuple[Request, Next]:
-        """Return the request, and the function that answers it: the route's handler, wrapped by the policies."""
+        """Return a pair: the request, and the function that answers the request (the handler inside the policies)."""
         # `path_safe` is decoded except for %2F and %25, so that an escaped slash does not separate components.
         parts = [
             part.replace("%2F", "/").replace("%25", "%") for part in http.rel_url.path_safe.split("/")[1:]
@@ -181,7 +181,7 @@ def create_app(
     log: RequestLog | None = None,
     parts: Sequence[Parts] = (),
 ) -> Application:
-    """Make the application of `service` with the extensions' `parts`; `Misconfigured` if a component cannot be made."""
+    """Make the application of `service` and of the extensions' `parts`; raise `Misconfigured` for a bad setting."""
     for one in parts:
         service.provides |= one.provides
         service.about |= one.about
@@ -204,7 +204,7 @@ def _no_route(http: web.BaseRequest, path: str, allowed: set[str]) -> Route:
 
 
 async def _no_resource(request: Request) -> web.StreamResponse:
-    raise NotFound(f"There is no resource {request.http.path}; /openapi.json lists all there are.")
+    raise NotFound(f"There is no resource {request.http.path}; /openapi.json lists all resources.")
 
 
 async def _no_method(request: Request) -> web.StreamResponse:

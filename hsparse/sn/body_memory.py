@@ -1,8 +1,8 @@
 """Memory budgets for request bodies. Memory is taken as bytes arrive, so that announced bytes alone take none.
 
 Bodies that grow concurrently could use up one budget so that none of them can finish. Bodies therefore grow in one half
-of the memory. A body that finds no room there waits until the other half has room for its whole rest. It can then
-finish.
+of the memory. A body that finds no room there waits until the other half has room for all bytes that it still needs.
+It can then finish.
 
 The values parsed from JSON have a third budget, of half the size, which is taken at once when the body is complete.
 """
@@ -47,7 +47,7 @@ class BodyMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken: the bytes that have arrived, or up to twice as many, at least `FIRST_STEP_BYTES`."""
+        """The number of bytes taken: at least the bytes that have arrived, and at most about twice as many."""
         return self._nbytes
 
     def has_room(self, nbytes: int) -> bool:
@@ -55,7 +55,7 @@ class BodyMemory:
         return nbytes <= self._nbytes or self._budget.growing.has_room(self._step(nbytes, nbytes))
 
     async def grow(self, nbytes: int, most: int) -> None:
-        """Take memory for the first `nbytes` of a body of at most `most` bytes; raise `Busy` after too long a wait."""
+        """Take memory for the first `nbytes` of a body of at most `most` bytes; raise `Busy` if it waits too long."""
         if nbytes <= self._nbytes:
             return
         step, budget = self._step(nbytes, most), self._budget.growing

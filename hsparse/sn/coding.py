@@ -30,7 +30,7 @@ STREAMED = {Coding.GZIP: 31, Coding.DEFLATE: 15}
 
 
 def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) -> Coding | None:
-    """Return the member of `codings` that an `Accept-Encoding` header prefers (RFC 9110, section 12.5.3), or None."""
+    """Return the member of `codings` that an `Accept-Encoding` header prefers, or None if it prefers `identity`."""
     weights: dict[str, float] = {}
     for item in header.lower().split(","):
         name, _, rest = item.partition(";")
@@ -65,7 +65,7 @@ async def encoded(data: Any, encode: Callable[[Any], bytes]) -> bytes:
 
 
 def compress(body: bytes | bytearray, coding: Coding) -> bytes:
-    """Return a body, compressed as a whole with `coding`."""
+    """Return the whole `body` compressed with `coding`."""
     if coding is Coding.ZSTD:
         return bytes(imagecodecs.zstd_encode(body, level=LEVEL))
     if coding is Coding.GZIP:

@@ -23,20 +23,20 @@ class Authenticator(Protocol):
 
     @property
     def only(self) -> Principal | None:
-        """The principal of every request, or None if requests are authenticated one by one."""
+        """The principal of every request if all requests have the same principal, otherwise None."""
         ...
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """The `WWW-Authenticate` headers of a 401 (RFC 9110, section 11.6.1): one for each scheme."""
+        """The values of a 401's `WWW-Authenticate` headers (RFC 9110, section 11.6.1), one for each HTTP scheme."""
         ...
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal, anonymous without a header; raise `Unauthenticated` for a bad credential."""
+        """Return the principal of a header (no header: `ANONYMOUS`); raise `Unauthenticated` for a bad credential."""
         ...
 
     def users(self) -> list[Principal]:
-        """Return the users known from files and settings, sorted by name; users of an OpenID issuer are not known."""
+        """Return the users that files and settings name, sorted by name. Users of an OpenID issuer are not included."""
         ...
 
 
@@ -55,11 +55,11 @@ class Scheme(Protocol):
 
     @property
     def is_general(self) -> bool:
-        """Whether the scheme's credentials have no particular form: it gets credentials that no scheme `owns`."""
+        """Whether the credentials have no fixed form. A general scheme gets credentials that no scheme `owns`."""
         ...
 
     def owns(self, text: str, *, whole: bool) -> bool:
-        """Return whether `text` has the form of this scheme's credentials; without `whole`, its beginning suffices."""
+        """Return whether `text` has the form of this scheme's credentials; if not `whole`, check only its prefix."""
         ...
 
     def users(self) -> Iterable[str]:
@@ -67,7 +67,7 @@ class Scheme(Protocol):
         ...
 
     async def principal(self, text: str, user: str | None = None) -> Principal:
-        """Return a credential's principal; raise `Unauthenticated` if it is invalid or not that of `user`, if given."""
+        """Return a credential's principal; raise `Unauthenticated` if it is invalid or belongs to a user not `user`."""
         ...
 
 
@@ -87,7 +87,7 @@ class SingleUser:
 
 
 class SchemeAuthenticator:
-    """An `Authenticator` by passwords, if configured, and by `schemes`; a general scheme gets unrecognized tokens."""
+    """An `Authenticator` that checks passwords, if `passwords` is given, and bearer credentials by `schemes`."""
 
     only: Principal | None = None
 
@@ -108,7 +108,7 @@ class SchemeAuthenticator:
         return (*basic, BEARER) if self._schemes else basic
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal, anonymous without a header; raise `Unauthenticated` for a wrong or unsupported one.
+        """Return the principal of a header (no header: `ANONYMOUS`); raise `Unauthenticated` for a bad credential.
 
         Raises `Busy` if the credential cannot be checked now, and `Misconfigured` if a file cannot be used.
         """
@@ -122,7 +122,7 @@ class SchemeAuthenticator:
         raise Unauthenticated(f"This authentication scheme is not supported; use {self._ways()}.")
 
     def users(self) -> list[Principal]:
-        """Return all known users; raise `Misconfigured` if a file that has users cannot be used."""
+        """Return all known users; raise `Misconfigured` if a file of users cannot be used."""
         known = {name: Principal(name) for name in self._roles.users()}
         known |= {name: Principal(name) for scheme in self._schemes for name in scheme.users()}
         known |= self._passwords.users() if self._passwords else {}

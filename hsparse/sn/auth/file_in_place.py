@@ -35,7 +35,7 @@ def is_bound(path: Path, mounts: Path = MOUNTS) -> bool:
 
 
 def rewrite(path: Path, fresh: Path, change: Callable[[bytes | None], bytes]) -> None:
-    """Durably replace the bytes of the file at `path` by `change(bytes)`, whose argument is None if there is no file.
+    """Durably replace the file's bytes by `change(bytes)`; if there is no file, create it from `change(None)`.
 
     `fresh` is a path in the same folder for the new bytes while they are written. It also is the lock of writers: if it
     exists, `FileExistsError` is raised. After an error the file is unchanged.

@@ -63,7 +63,7 @@ class LineFile(Generic[Entry]):
         self._complaint = ""
 
     def served(self) -> Mapping[str, Entry]:
-        """Return `entries` for a request; an error is logged once, but the `Misconfigured` does not disclose it."""
+        """Return `entries()` for a request. An error is logged once; the raised `Misconfigured` does not disclose it."""
         try:
             return self.entries()
         except Misconfigured as error:
@@ -74,7 +74,7 @@ class LineFile(Generic[Entry]):
             raise Misconfigured(f"The server's {noun} cannot be used; its log says why.") from error
 
     def entries(self) -> Mapping[str, Entry]:
-        """Return the current file's entries by name; raise `Misconfigured` if it is missing, unreadable or invalid."""
+        """Return a dict that maps each name to its entry; raise `Misconfigured` if the file is missing or invalid."""
         try:
             status = self.path.stat()
             if self._signature is None or _signature(status) != self._signature:
@@ -92,10 +92,10 @@ class LineFile(Generic[Entry]):
         return self._entries
 
     def edit(self, change: Callable[[list[str]], None]) -> None:
-        """Rewrite the file with `change` applied to the list of its lines; create the file if it does not exist.
+        """Rewrite the file: `change` modifies the list of its lines. The file is created if it does not exist.
 
-        Only one process can edit at a time. Raises `Conflict` while another edit is under way, `Misconfigured` if the
-        file is invalid or not writable.
+        Only one process can edit at a time. Raises `Conflict` while another edit is under way, and `Misconfigured` if
+        the file is invalid or not writable.
         """
         path = self.path.resolve()
         fresh = path.with_name(path.name + ".new")
@@ -134,7 +134,7 @@ class LineFile(Generic[Entry]):
         self._signature = _signature(status)
         if self._kind.private and status.st_mode & 0o077:
             log.warning(
-                "The %s %s is open to others than its owner; chmod 600 it.", self._kind.noun, self.path
+                "Users other than its owner can access the %s %s; chmod 600 it.", self._kind.noun, self.path
             )
 
     def _warn_of_replaced(self) -> None:
@@ -179,7 +179,7 @@ def _missing_folder(path: Path) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line has no entry."""
+    """Return whether a line has no entry: the line is empty or a comment."""
     return not line.strip() or line.startswith("#")
 
 
@@ -198,7 +198,7 @@ class TryLimit:
         """The time of each name's first try, and the number of its tries."""
 
     def wait(self, name: str) -> float:
-        """Return the seconds until `name` may try again, 0 if it may try now."""
+        """Return the seconds until `name` may try again, or 0 if `name` may try now."""
         now = self._clock.monotonic()
         start, count = self._tries.get(name, (now, 0))
         left = self._seconds - (now - start)
@@ -213,7 +213,7 @@ class TryLimit:
         self._tries.keep(name, (start, count + 1))
 
     def forgive(self, name: str) -> None:
-        """Uncount one try of a name, because it has succeeded."""
+        """Uncount one try of a name, because the try has succeeded."""
         start, count = self._tries.get(name, (0.0, 0))
         if count > 1:
             self._tries.keep(name, (start, count - 1))
@@ -226,7 +226,7 @@ class TryLimit:
 
 
 def basic_credential(text: str) -> tuple[str, str]:
-    """Return the name and password in a Basic credential; raise `Unauthenticated` if it is malformed."""
+    """Return a pair: the name and the password in a Basic credential. Raise `Unauthenticated` if it is malformed."""
     try:
         decoded = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):

@@ -76,9 +76,9 @@ class PasswordAuthenticator:
         self._dummy = self._hashes.dummy(clock)
         most = self._limits.remember_count
         self._verified: BoundedCache[bytes, float] = BoundedCache.of_entries(most)
-        """The time until which each verified credential is cached, by its digest (`_key`)."""
+        """Maps the digest (`_key`) of each verified credential to the time at which it expires."""
         self._known: BoundedCache[str, float] = BoundedCache.of_entries(most)
-        """The time until which a user who signed in from an address is known there, by `<address> <name>`."""
+        """Maps `<address> <name>` of each successful sign-in to the time until which the user is known there."""
         self._flights: SingleFlight[bytes, bool] = SingleFlight()
         self._waiting: Counter[str] = Counter()
         limits = self._limits
@@ -88,13 +88,13 @@ class PasswordAuthenticator:
         )
 
     def users(self) -> dict[str, Principal]:
-        """Return the principals of the file's users, by name; raises as `LineFile.served` does."""
+        """Return a dict that maps each name in the file to the user's principal; raises as `LineFile.served` does."""
         return {name: user.principal for name, user in self._file.served().items()}
 
     async def sign_in(self, name: str, password: str) -> Principal:
         """Return the principal of a user name and password; raise `Unauthenticated` if they are wrong.
 
-        Raises `Busy` if too many wait, `RateLimited` after too many failures, `Misconfigured` if the file is unusable.
+        Raises `Busy` if too many sign-ins wait, `RateLimited` after too many failures, `Misconfigured` for a bad file.
         """
         if not is_user_name(name):
             raise Unauthenticated(WRONG)
@@ -154,7 +154,7 @@ class PasswordAuthenticator:
         return True
 
     def _count_try(self, name: str, address: str) -> None:
-        """Count a try as a failure until it succeeds, which bounds concurrent tries; may raise `RateLimited`."""
+        """Count a try as a failure until it succeeds; this bounds concurrent tries. Raise `RateLimited` at the limit."""
         limits = self._limits
         for tries, who, most, whose in (
             (self._tries, f"{address} {name}", limits.failures, "as this user"),
@@ -163,7 +163,7 @@ class PasswordAuthenticator:
             wait = tries.wait(who)
             if wait:
                 raise RateLimited(
-                    f"{most} failed sign-ins {whose} within {limits.failure_time:g} seconds, the limit; "
+                    f"The limit of {most} failed sign-ins {whose} within {limits.failure_time:g} seconds is reached; "
                     f"try again in {math.ceil(wait)} seconds.",
                     wait,
                 )

@@ -58,7 +58,7 @@ class User:
 
     @classmethod
     def of_line(cls, line: str) -> User:
-        """Parse a line; raise `BadRequest`, with a message that does not contain the hash, if it is invalid."""
+        """Parse a line; if it is invalid, raise `BadRequest` with a message that does not contain the hash."""
         fields = line.split(":")
         if len(fields) != 4:
             raise BadRequest(f"a user has 4 fields, name:hash:role:groups, not {len(fields)}.")
@@ -69,14 +69,14 @@ class User:
 
 
 def read_hsds_users(path: Path) -> dict[str, str]:
-    """Return the passwords in a password file of HSDS, by user: lines `name:password`, and comments after `#`.
+    """Return a dict that maps each user in a password file of HSDS (lines `name:password`) to the password.
 
     Raises `BadRequest` for the first invalid line, with a message that does not contain the line.
     """
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"The file {path} cannot be read as text; name HSDS's passwd.txt.") from error
+        raise BadRequest(f"The file {path} cannot be read as text; give the path of HSDS's passwd.txt.") from error
     users: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         if is_blank(line):
@@ -85,14 +85,14 @@ def read_hsds_users(path: Path) -> dict[str, str]:
         password = rest.partition(":")[0]  # as HSDS, which ignores what follows a second colon
         if not colon or not password or ENCODED.match(password):
             raise BadRequest(
-                f"Line {number} of {path} is not name:password, as HSDS has them; nobody was added."
+                f"Line {number} of {path} is not name:password: correct the line. No user was added."
             )
         try:
             check_user_name(name)
         except BadRequest as error:
-            raise BadRequest(f"Line {number} of {path}: {error.message} Nobody was added.") from error
+            raise BadRequest(f"Line {number} of {path}: {error.message} No user was added.") from error
         if name in users:
-            raise BadRequest(f"Line {number} of {path} names {name} a second time; nobody was added.")
+            raise BadRequest(f"Line {number} of {path} names {name} again: remove a line. No user was added.")
         users[name] = password
     return users
 
@@ -112,7 +112,7 @@ class PasswordFile(LineFile[User]):
         super().__init__(path, PASSWORD_LINES)
 
     def put(self, user: User) -> bool:
-        """Add a user, or replace the user of that name and return True; create the file if it does not exist.
+        """Add `user`, or replace the user of this name; return whether a user was replaced. Create a missing file.
 
         Raises as `LineFile.edit` does.
         """
@@ -131,7 +131,7 @@ class PasswordFile(LineFile[User]):
         return replaced
 
     def add(self, *users: User) -> None:
-        """Add all users; raise `Conflict`, and add none, if one of the names exists; otherwise as `put`."""
+        """Add all users. If one of the names exists, raise `Conflict` and add no user; other errors as `put`."""
 
         def change(lines: list[str]) -> None:
             for user in users:
@@ -142,7 +142,7 @@ class PasswordFile(LineFile[User]):
         self.edit(change)
 
     def change(self, name: str, change: Callable[[User], User]) -> None:
-        """Replace the user `name` by `change(user)`; raise `NotFound` if there is none; otherwise as `put`."""
+        """Replace the user `name` by `change(user)`; raise `NotFound` if there is no such user; other errors as `put`."""
 
         def replace(lines: list[str]) -> None:
             place = self._place(lines, name)
@@ -151,7 +151,7 @@ class PasswordFile(LineFile[User]):
         self.edit(replace)
 
     def remove(self, name: str) -> None:
-        """Remove a user; raise `NotFound` if there is none; otherwise as `put`."""
+        """Remove the user `name`; raise `NotFound` if there is no such user; other errors as `put`."""
 
         def change(lines: list[str]) -> None:
             del lines[self._place(lines, name)]
@@ -159,12 +159,12 @@ class PasswordFile(LineFile[User]):
         self.edit(change)
 
     def require(self, name: str) -> None:
-        """Raise `NotFound` if there is no user of that name, `Misconfigured` if there is no file."""
+        """Raise `NotFound` if there is no user of this name, and `Misconfigured` if there is no file."""
         if name not in self.entries():
             raise self._missing(name)
 
     def refuse_existing(self, name: str) -> None:
-        """Raise `Conflict` if there is a user of that name; commands call this before they ask for a password."""
+        """Raise `Conflict` if there is a user of this name; commands check this before they ask for a password."""
         if self.path.exists() and name in self.entries():
             raise self._existing(name)
 
@@ -175,12 +175,12 @@ class PasswordFile(LineFile[User]):
         return places[0]
 
     def _missing(self, name: str) -> NotFound:
-        return NotFound(f"There is no user {name!r} in {self.path}; 'hsparse user list' shows all.")
+        return NotFound(f"There is no user {name!r} in {self.path}; 'hsparse user list' lists all users.")
 
     def _existing(self, name: str) -> Conflict:
         return Conflict(
-            f"There is a user {name!r} in {self.path} already: change the password by 'hsparse user password {name}', "
-            f"role and groups by 'hsparse user role {name}'."
+            f"There is already a user {name!r} in {self.path}: 'hsparse user password {name}' changes the password, "
+            f"'hsparse user role {name}' the role and groups."
         )
 
 

@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, Misconfigured
 class PasswordHash:
     """Makes and checks hashes in argon2's encoded form, `$argon2id$v=..$m=..,t=..,p=..$salt$hash`.
 
-    At most `at_once` checks run at a time, because each takes the memory that its hash requires; others wait.
+    At most `at_once` checks run at a time, because each takes the memory that its hash requires; other checks wait.
     """
 
     def __init__(self, hasher: PasswordHasher | None = None, at_once: int = 2) -> None:
@@ -27,12 +27,12 @@ class PasswordHash:
     def hash(self, password: str) -> str:
         """Return a new salted hash. This takes tens of milliseconds: never call it on an event loop.
 
-        Raises `BadRequest` for an empty password, and for one that HTTP authentication cannot carry.
+        Raises `BadRequest` for an empty password, and for a password that HTTP authentication cannot carry.
         """
         if not password:
-            raise BadRequest("The password is empty; give one.")
+            raise BadRequest("The password is empty; give a password.")
         if any(unicodedata.category(character) == "Cc" for character in password):
-            raise BadRequest("The password has control characters, which HTTP authentication cannot carry.")
+            raise BadRequest("The password has control characters, which HTTP authentication cannot carry: remove them.")
         return self._hasher.hash(_prepared(password))
 
     async def verify(self, encoded: str, password: str) -> bool:
@@ -42,7 +42,7 @@ class PasswordHash:
             return await compute(LONG_WORK_BYTES, self._verify, encoded, password)
 
     def dummy(self, clock: Clock) -> str:
-        """Return a random hash, which no known password has; a check of it takes as long as that of a real hash."""
+        """Return a random hash that belongs to no known password. Its check takes as long as that of a real hash."""
         hasher = self._hasher
         cost = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
         salt, digest = (

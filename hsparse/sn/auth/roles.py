@@ -62,7 +62,7 @@ GROUP_LINES = LineFormat("group file", "write one line a group, group: user user
 
 
 class GroupFile(LineFile[frozenset[str]]):
-    """A group file; its entries are the members by group."""
+    """A group file; its entries map each group to the set of its members."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, GROUP_LINES)
@@ -70,11 +70,11 @@ class GroupFile(LineFile[frozenset[str]]):
         self._groups: dict[str, frozenset[str]] = {}
 
     def users(self) -> frozenset[str]:
-        """Return the users that are in any group; raises as `LineFile.served` does."""
+        """Return the names of the users that are in any group; raises as `LineFile.served` does."""
         return NO_GROUPS.union(*self.served().values())
 
     def groups_of(self, user: str) -> frozenset[str]:
-        """Return the groups that a user is in; raises as `LineFile.served` does."""
+        """Return the names of the groups that a user is in; raises as `LineFile.served` does."""
         members = self.served()
         if members is not self._seen:
             groups = defaultdict(set)
@@ -97,11 +97,11 @@ class Roles:
         )
 
     def users(self) -> frozenset[str]:
-        """Return the users that the group file and the settings name; raises as `GroupFile.users` does."""
+        """Return the names of users in the group file and in the settings; raises as `GroupFile.users` does."""
         return self._admins if self._groups is None else self._admins | self._groups.users()
 
     def of(self, principal: Principal) -> Principal:
-        """Return the principal with all its groups, as an admin if the settings list it or one of its groups."""
+        """Return the principal with all its groups. It is an admin if the settings list it or one of its groups."""
         groups = principal.groups
         if self._groups is not None:
             groups |= self._groups.groups_of(principal.name)

@@ -46,15 +46,15 @@ from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
-"""The most chunks in an answer; `DEFAULT_LIMIT` is used without the parameter `limit`."""
+"""The maximum number of chunks in an answer; without the parameter `limit` it is `DEFAULT_LIMIT`."""
 MAX_URL_SECONDS = 7 * 24 * 3600
-"""The most seconds that a presigned URL may be valid: S3's limit."""
+"""The maximum number of seconds for which a presigned URL may be valid: S3's limit."""
 MAX_NUMBERED_CHUNKS = 2**32
 """In a grid of at least this many chunks, adjacent chunks are not joined: their row-major numbers exceed 32 bits."""
 
 
 def listed_chunks(request: Request, dataset: StoredDataset) -> StoredChunks:
-    """Return the stored chunks of a dataset, in chunk objects or files; the parameter `urls` adds presigned URLs."""
+    """Return the stored chunks of a dataset; if the request has the parameter `urls`, with presigned URLs."""
     chunks = stored_chunks(request, dataset)
     seconds = url_seconds(request)
     if seconds is None:
@@ -67,7 +67,7 @@ def listed_chunks(request: Request, dataset: StoredDataset) -> StoredChunks:
 
 
 def stored_chunks(request: Request, dataset: StoredDataset) -> ChunkObjectInfo | ChunkLocations:
-    """Return the stored chunks of a dataset, without URLs; raise `BadRequest` if `places` is needed and missing."""
+    """Return the stored chunks of a dataset, in chunk objects or in files, without presigned URLs."""
     owners, bucket = request.service.owners, request.service.settings.bucket
     dataset.require_places()
     if dataset.elsewhere:
@@ -76,20 +76,20 @@ def stored_chunks(request: Request, dataset: StoredDataset) -> ChunkObjectInfo |
 
 
 def has_others(request: Request) -> bool:
-    """Return whether the domain is a snapshot, a clone or a served file: the store may have no objects of its own."""
+    """Return whether the domain is a snapshot, a clone or a served file, so that its chunks may have no own objects."""
     return "head" in request.domain.record or SERVED in request.domain.record
 
 
 def check_own_objects(request: Request) -> None:
-    """Raise `Unsupported` if chunks may have no keys of their own: readers would take missing keys for fill values."""
+    """Raise `Unsupported` if chunks may have no own keys; readers would take the missing keys for fill values."""
     if has_others(request) and request.arg("addresses") != "file":
         raise Unsupported(
-            f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
+            f"Chunks of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
         )
 
 
 def url_seconds(request: Request) -> int | None:
-    """Return the seconds in the parameter `urls`, or None without it; raise `BadRequest` if they are out of range."""
+    """Return the seconds in the parameter `urls`, or None if it is missing; raise `BadRequest` if out of range."""
     seconds = request.number("urls")
     if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
         raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
@@ -97,7 +97,7 @@ def url_seconds(request: Request) -> int | None:
 
 
 async def get_chunks(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks`: the stored chunks that overlap a selection, their number, or one chunk by index."""
+    """`GET /datasets/{id}/chunks`: a page of stored chunks, their count, or the chunk with an index, in a selection."""
     order = _order(request)
     limit, index = request.number("limit"), request.number("index")
     limit = DEFAULT_LIMIT if limit is None else limit
@@ -168,7 +168,7 @@ def check_json(request: Request, nbytes: int) -> None:
 
 
 def requested_chunk(request: Request, dataset: StoredDataset, grid: Grid) -> Scaled:
-    """Return the scaled coordinates of the chunk in the URL; raise `BadRequest` or `OutOfRange` outside the extent."""
+    """Return the scaled coordinates of the URL's chunk; if outside the extent, raise `BadRequest` or `OutOfRange`."""
     scaled = parse_chunk_name(request.params["chunk"], dataset)
     if not grid.holds(scaled):
         name, base = request.params["chunk"], dataset.spec.base
@@ -176,7 +176,7 @@ def requested_chunk(request: Request, dataset: StoredDataset, grid: Grid) -> Sca
             last = [first + count - 1 for first, count in zip(base, grid.counts, strict=True)]
             raise OutOfRange(f"There is no chunk {name} among {chunk_name(base)} to {chunk_name(last)}.")
         raise BadRequest(
-            f"There is no chunk {name}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
+            f"There is no chunk {name}: the extent {list(grid.extent)} has {list(grid.counts)} chunks, numbered from 0."
         )
     return scaled
 
@@ -241,7 +241,7 @@ async def put_chunk_value(request: Request) -> web.StreamResponse:
         scaled = requested_chunk(request, dataset, dataset.grid)
         if any(map(int.__lt__, dataset.grid.origin(scaled), first_of(dataset.extent))):
             raise BadRequest(
-                f"The chunk {request.params['chunk']} has places below the lower bound: write its values."
+                f"The chunk {request.params['chunk']} has elements below the lower bound: write its values instead."
             )
         sections = _sections(dataset, masks, sizes, unfiltered, len(data))
         message = WriteDirect(dataset.spec, dataset.extent, scaled, np.frombuffer(data, np.uint8), sections)
@@ -261,7 +261,7 @@ async def _answer_piece(
     file, offset, size, mask = found
     limit = request.service.settings.max_request_size
     if size > limit:
-        raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
+        raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read its values instead.")
     async with request.service.answers.hold(size):
         data = await chunks.stored_bytes(file, offset, size)
         return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})
@@ -269,7 +269,7 @@ async def _answer_piece(
 
 def _absent(dataset: StoredDataset, scaled: tuple[int, ...]) -> NotFound:
     return NotFound(
-        f"The chunk {stored_name(scaled, dataset)} of {dataset.id} is not stored: nothing was written there."
+        f"The chunk {stored_name(scaled, dataset)} of {dataset.id} is not stored: its elements have the fill value."
     )
 
 
@@ -283,7 +283,7 @@ def _headers(found: DirectChunk) -> dict[str, str]:
 
 
 def _numbers(request: Request, name: str) -> list[int]:
-    """Return the numbers in a parameter, one for each section; [] if the parameter is missing."""
+    """Return the numbers in a parameter, one for each section, or [] if the parameter is missing."""
     text = request.arg(name)
     if not text:
         return []
@@ -296,10 +296,10 @@ def _numbers(request: Request, name: str) -> list[int]:
 def _sections(
     dataset: StoredDataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
 ) -> NDArray[np.uint64]:
-    """Return the table of a chunk's sections, (k, 3) uint64; raise `BadRequest` if they do not fit the dataset."""
+    """Return each section's size, unfiltered size and mask, (k, 3) uint64; raise `BadRequest` for a wrong count."""
     if not dataset.spec.sparse:
         if sizes or unfiltered or len(masks) > 1:
-            raise BadRequest(f"{dataset.id} is dense: a chunk has one filter_mask and no sections.")
+            raise BadRequest(f"{dataset.id} is dense: give at most one filter_mask, and no section sizes.")
         return np.array([[nbytes, 0, masks[0] if masks else 0]], np.uint64)
     count = len(dataset.spec.filters)
     masks = masks or [0] * count

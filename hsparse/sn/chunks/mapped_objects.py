@@ -27,7 +27,7 @@ class MappedObject:
 
 
 async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups that hard links reach, each once, and after each group its datasets.
+    """Yield each group that hard links reach once, and after each group its datasets.
 
     A dataset is yielded once for each hard or soft link to it. External links are not followed.
     """
@@ -44,7 +44,7 @@ async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObje
 
 
 async def _datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield titles and records of the datasets that a group's hard and soft links lead to."""
+    """Yield pairs of a link's title and the dataset's record, for a group's hard and soft links to datasets."""
     links = [link for link in await object_links(owners, group) if collection_of(link[1]) == "datasets"]
     async with aclosing(read_each(owners, links)) as read:
         async for title, outcome in read:

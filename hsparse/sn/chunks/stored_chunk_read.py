@@ -30,9 +30,9 @@ from hsparse.wire.chunk_info_message import ReadObjectBytes
 LENGTH = Struct("<Q")
 CHANGED = LENGTH.pack(2**64 - 1)
 PAGE_BYTES = 4 << 20
-"""Bytes of chunks that are read at a time, with one message to each owner; a larger chunk is read alone."""
+"""The bytes of chunks that are read at a time, with one message to each owner. A larger chunk is read alone."""
 MIN_PIECE_BYTES = 1 << 20
-"""The least bytes of a piece of the answer; a piece has several small frames or a large one."""
+"""The minimum size of a piece of the answer. A piece has several small frames or one large frame."""
 MAX_ETAG = 1024
 
 
@@ -49,21 +49,21 @@ class NamedChunks:
         """Parse a body `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; raise `BadRequest` or `TooLarge`."""
         names, etags, sizes = text_list(body, "chunks"), text_list(body, "etags"), body.get("sizes")
         if names is None or etags is None or not isinstance(sizes, list):
-            raise BadRequest("The body must have chunks, etags and sizes: three lists, as in the chunk map.")
+            raise BadRequest("The body must have chunks, etags and sizes: three lists, with the values from the chunk map.")
         if not len(names) == len(etags) == len(sizes):
             raise BadRequest(
-                f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: each chunk has one of each."
+                f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: the lists must be equally long."
             )
         if len(names) > MAX_LIMIT:
-            raise TooLarge(f"The request names {len(names)} chunks; the limit is {MAX_LIMIT}.")
+            raise TooLarge(f"The request names {len(names)} chunks; the limit is {MAX_LIMIT}: send several requests.")
         if not all(type(size) is int and size > 0 for size in sizes):
             raise BadRequest("sizes must be numbers of bytes, 1 or more.")
         if max(sizes, default=0) > largest:
             raise TooLarge(
-                f"A chunk has {max(sizes)} bytes; the limit is {largest} (max_request_size): read values."
+                f"A chunk has {max(sizes)} bytes; the limit is {largest} (max_request_size): read its values instead."
             )
         if any(len(etag) > MAX_ETAG for etag in etags):
-            raise BadRequest(f"An etag has at most {MAX_ETAG} characters.")
+            raise BadRequest(f"An etag has at most {MAX_ETAG} characters; send the etags of the chunk map.")
         scaled = [parse_chunk_name(name, dataset) for name in names]
         rows = np.array(scaled, np.uint64).reshape(len(scaled), len(dataset.extent))
         return cls(rows, tuple(etags), np.array(sizes, np.uint64))
@@ -81,7 +81,7 @@ class NamedChunks:
 
     @property
     def memory(self) -> int:
-        """About the most bytes in memory at a time: a page is sent while the next page is read."""
+        """The approximate maximum of bytes in memory at a time: a page is sent while the next page is read."""
         largest = max(PAGE_BYTES, int(self.sizes.max(initial=0)))
         return 2 * min(2 * largest, int(self.sizes.sum()))
 
@@ -98,7 +98,7 @@ async def post_chunk_values(request: Request) -> web.StreamResponse:
     dataset = await load_dataset(request)
     if dataset.elsewhere:
         raise Unsupported(
-            f"{dataset.id} has no chunk objects, its data is in a file or in other datasets: read values."
+            f"{dataset.id} has no chunk objects, because its data is in a file or in other datasets: read its values instead."
         )
     body = await read_json_object(request)
     named = NamedChunks.parse(body, dataset, request.service.settings.max_request_size)
@@ -126,7 +126,7 @@ async def _frames(
 async def _read(
     request: Request, dataset: StoredDataset, page: NamedChunks
 ) -> tuple[StoredDataset, list[NDArray[np.uint8] | None]]:
-    """Return the dataset, with its new generation after a shrink, and each object's bytes (None: it was changed)."""
+    """Return a pair: the dataset, with its newest generation, and each object's bytes, or None if it was changed."""
 
     def message(some: list[int]) -> ReadObjectBytes:
         part = page.take(np.array(some, np.intp))
@@ -152,4 +152,4 @@ REPORTED_KINDS = (
     ErrorKind.TOO_LARGE,
     ErrorKind.UNSUPPORTED,
 )
-"""The kinds of errors that a domain's chunk map reports in place of the dataset that has the error."""
+"""The kinds of errors that a domain's chunk map reports as the entry of the dataset that has the error."""

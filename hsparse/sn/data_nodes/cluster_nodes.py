@@ -40,13 +40,13 @@ READS_PER_PERCENTILE = 32
 """The number of reads after which the percentile is computed again."""
 PERCENTILE = 0.95
 MIN_HEDGE_SECONDS = 0.1
-"""The least seconds before a read is hedged, because a read from the store can take that long."""
+"""The minimum of seconds before a read is hedged, because a read from the store can take that long."""
 MAX_HEDGE_SECONDS = 2.0
-"""The most seconds before a read is hedged."""
+"""The maximum of seconds before a read is hedged."""
 HEDGED_FRACTION = 0.1
 """The fraction of reads that may be hedged."""
 MOST_SAVED = 100.0
-"""The most hedged reads in a burst, which must suffice until the objects of a node that hangs are taken over."""
+"""The maximum of hedged reads in a burst; they must suffice until the objects of a hanging node are taken over."""
 
 
 CHECK_AFTER = 1.0
@@ -74,7 +74,7 @@ class HedgeDelay:
             self.seconds = min(max(slow, MIN_HEDGE_SECONDS), MAX_HEDGE_SECONDS)
 
     def may_hedge(self) -> bool:
-        """Return whether one more read may be hedged, and count it if so."""
+        """Return whether one more read may be hedged; if so, count this read as hedged."""
         if self._saved < 1:
             return False
         self._saved -= 1
@@ -88,13 +88,13 @@ T = TypeVar("T")
 MAX_RESEND_SECONDS = 30.0
 """Seconds during which a message is sent again before its request fails, unless the request's deadline is earlier."""
 MEMBERSHIP_READ_SECONDS = 1.0
-"""The least seconds between two reads of the membership while this node may not use the store or knows no member."""
+"""The minimum of seconds between two reads of the membership while this node is unusable or knows no member."""
 AVOIDED_SECONDS = 5.0
 """Seconds for which a node that did not answer is asked only if the other nodes do not answer either."""
 RECALL_SECONDS = 0.5
 """Seconds in which a node that did not answer a change may still confirm it, before another node carries it out."""
 QUESTIONS_PER_NODE = 4
-"""The most times that each other node is asked whether a node is gone."""
+"""The maximum number of times that each other node is asked whether a node is gone."""
 NO_NODE_SECONDS = 5.0
 """Seconds that messages wait while there is no data node: long enough for a data node to restart."""
 CHECKED_SECONDS = 10.0
@@ -252,7 +252,7 @@ class ClusterNodes:
     def _readings(
         self, membership: Membership, node: str, message: Message[T]
     ) -> Iterator[Callable[[], Awaitable[T]]]:
-        """Yield functions that send a read to the owner `node` and to its stand-ins; an avoided owner comes last."""
+        """Yield functions that send a read: one to the owner `node` (last if it is avoided), one to each stand-in."""
         last = self._is_avoided(node)
         if not last:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
@@ -274,7 +274,7 @@ class ClusterNodes:
     async def _unless_gone(
         self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
     ) -> T:
-        """Return `node`'s reply; if `node` or an owner is gone first, raise `Unanswered` and avoid it for a while."""
+        """Return `node`'s reply. If `node` or one of `owners` is gone before, raise `Unanswered` and avoid that node."""
         sending, gone = asyncio.create_task(reply), node
         ends: list[asyncio.Task[str]] = []
         try:
@@ -296,7 +296,7 @@ class ClusterNodes:
             del sending, ends, task  # an error's traceback refers to this frame: avoid a reference cycle
 
     async def _wait_until_gone(self, membership: Membership, node: str) -> str:
-        """Check periodically whether a node is gone, see `_is_gone`; return the node's id when it is gone."""
+        """Check every `CHECK_AFTER` seconds whether `node` is gone (`_is_gone`), and return its id when it is."""
         while True:
             if await self._is_gone(membership, node):
                 return node
@@ -327,7 +327,7 @@ class ClusterNodes:
     async def _ask_instead(
         self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
-        """Have the other nodes, in rendezvous order, carry out or forward a change that `node` does not answer."""
+        """Ask the other nodes, in rendezvous order, to carry out or forward a change that `node` does not answer."""
         for other in membership.stand_ins(node):
             change = self._change(membership, other, message, delivery, instead_of=node)
             try:

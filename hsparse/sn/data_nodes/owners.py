@@ -1,8 +1,8 @@
 """Sending messages to the data nodes that own objects: one message to each owner, sent concurrently.
 
 Each object is owned by one data node. `NodeSet` is the protocol of the data nodes that a service node sends to: nodes
-in this process (`FixedNodes`), or the members of a cluster. `key_pages` lists keys of the store, which any data node
-can do.
+in this process (`FixedNodes`), or the members of a cluster. `key_pages` lists keys of the store; any data node can
+list keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Resend(Enum):
-    """A marker instead of a reply: the message must be sent again, to the owner in a newer membership."""
+    """A value in place of a reply: the message must be sent again, to the owner in a newer membership."""
 
     RESEND = "resend"
 
@@ -65,7 +65,7 @@ class NodeSet(Protocol):
         ...
 
     async def members(self, delivery: Delivery) -> Membership:
-        """Return a membership with nodes, newer than `delivery.epoch` if possible; raise `Unanswered` if none."""
+        """Return a membership with nodes, if possible newer than `delivery.epoch`; raise `Unanswered` without nodes."""
         ...
 
     async def send(
@@ -75,16 +75,16 @@ class NodeSet(Protocol):
         ...
 
     async def send_any(self, message: Message[T]) -> T:
-        """Send a message to any node; return the reply of one that answers."""
+        """Send a message to one node after the other until one answers; return the reply."""
         ...
 
     async def send_all(self, message: Message[T]) -> list[T]:
-        """Send a message to all nodes of one membership; return all their replies."""
+        """Send a message to all nodes of one membership; return the list of their replies."""
         ...
 
 
 class FixedNodes:
-    """The `NodeSet` of data nodes in this process, by id. `refused` returns the error if they have stopped, or None."""
+    """The `NodeSet` of data nodes in this process. `refused` returns an error if they have stopped, otherwise None."""
 
     def __init__(
         self, nodes: dict[str, DataNode], refused: Callable[[], Misconfigured | None] = lambda: None
@@ -123,7 +123,7 @@ class Owners:
         bucket: str = "",
         trouble: Callable[[], Awaitable[Misconfigured | None]] | None = None,
     ) -> None:
-        """`trouble`, if given, returns the error that keeps the nodes' store from answering, or None."""
+        """`trouble`, if given, returns the error that keeps the nodes' store from answering, or None if it answers."""
         self._nodes = nodes
         self._bucket = bucket
         self._trouble = trouble
@@ -138,12 +138,12 @@ class Owners:
         return Owners(self._nodes, bucket)
 
     async def readiness_error(self) -> Misconfigured | None:
-        """Return the error of the `NodeSet`, or the error that keeps the store from answering, or None."""
+        """Return the error of the `NodeSet`, else the store's error, or None if the nodes and the store answer."""
         error = await self._nodes.readiness_error()
         return await self._trouble() if error is None and self._trouble is not None else error
 
     async def read(self, *ids: str) -> list[Outcome]:
-        """Read records; return an outcome for each id, in order. Failures are not raised."""
+        """Read the records of `ids`; return an `Outcome` for each id, in order. Failures are not raised."""
         if len(ids) == 1:
             return list(await self.ask_owner(ids[0], ReadObjects(ids)))
         found = await self._read(ids)
@@ -170,20 +170,20 @@ class Owners:
         return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
 
     async def record(self, id: str) -> Record:
-        """Read one record; raise `NotFound` or `Gone` if there is none."""
+        """Return the record of `id`; raise `NotFound` or `Gone` if there is no such record."""
         outcome = (await self.read(id))[0]
         if outcome.failure is not None:
             raise outcome.failure.error()
         return outcome.record or {}
 
     async def change(self, *changes: RecordChange) -> list[Outcome]:
-        """Apply changes, each atomically; return an outcome for each change, in order. Failures are not raised."""
+        """Apply each change atomically; return an `Outcome` for each change, in order. Failures are not raised."""
         if len(changes) == 1:
             return list(await self.ask_owner(changes[0].id, ChangeObjects(changes)))
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
     async def apply(self, change: RecordChange) -> Outcome:
-        """Apply one change; raise its failure."""
+        """Apply one change; return its outcome, or raise its failure."""
         outcome = (await self.change(change))[0]
         outcome.unwrap()
         return outcome
@@ -206,7 +206,7 @@ class Owners:
                 return reply
 
     async def ask_all(self, message: Message[T]) -> list[T]:
-        """Send a message to every data node of one membership; return all their replies."""
+        """Send a message to every data node of one membership; return the list of their replies."""
         return await self._nodes.send_all(self._in_bucket(message))
 
     async def gather(
@@ -267,7 +267,7 @@ def _is_left_out(outcome: Outcome) -> bool:
 def _split(
     membership: Membership, items: Sequence[U], places: Sequence[int], name: Callable[[U], str]
 ) -> list[tuple[str, Sequence[int]]]:
-    """Group the items at the indices `places` by owner; return each owner with the indices of its items."""
+    """Return a pair for each owner of the items at the indices `places`: the owner, and the indices of its items."""
     if len(membership.nodes) == 1:
         return [(membership.nodes[0], places)]
     shares: dict[str, list[int]] = {}
@@ -280,7 +280,7 @@ KEYS_AT_ONCE = 10_000
 
 
 async def key_pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, int, float]]]:
-    """Yield pages of the keys that begin with `prefix`, in order: key, size in bytes, change time in Unix seconds."""
+    """Yield pages of the keys that begin with `prefix`, in order, as (key, size in bytes, change time in Unix s)."""
     marker = ""
     while True:
         listing = await owners.ask_any(ListKeys(prefix, start_after=marker, limit=KEYS_AT_ONCE))

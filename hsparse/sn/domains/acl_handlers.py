@@ -20,7 +20,7 @@ from hsparse.wire.record_message import PutAcl
 
 
 async def get_acls(request: Request) -> web.StreamResponse:
-    """List a domain's or folder's ACLs."""
+    """Answer with all ACL entries of a domain or folder, sorted by user."""
     acls = request.domain.record.get("acls") or {}
     listed = [{"userName": user, **acls[user]} for user in sorted(acls)]
     return respond({"acls": listed, "hrefs": _acl_hrefs(request, request.domain)})
@@ -33,12 +33,12 @@ async def get_acl(request: Request) -> web.StreamResponse:
     domain = await request.named_domain(Right.READ if own else Right.READ_ACL)
     rights: Record | None = (domain.record.get("acls") or {}).get(user)
     if rights is None:
-        raise NotFound(f"{domain.path} has no ACL for {user!r}.")
+        raise NotFound(f"{domain.path} has no ACL entry for {user!r}; /acls lists all entries.")
     return respond({"acl": {**rights, "userName": user}, "hrefs": _acl_hrefs(request, domain)})
 
 
 async def put_acl(request: Request) -> web.StreamResponse:
-    """Set some or all of a user's rights; rights that the body leaves out stay as they are."""
+    """Set the rights of a user that the body names; the user's other rights stay unchanged."""
     user = request.params["user"]
     if not 0 < len(user) <= MAX_NAME:
         raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
@@ -49,10 +49,10 @@ async def put_acl(request: Request) -> web.StreamResponse:
 
 
 async def delete_acl(request: Request) -> web.StreamResponse:
-    """Remove a user's entry, so that the entries of the user's groups, or `default`, decide."""
+    """Remove a user's ACL entry; the entries of the user's groups, or `default`, then decide on the user's rights."""
     user = request.params["user"]
     if user not in (request.domain.record.get("acls") or {}):
-        raise NotFound(f"{request.domain.path} has no ACL for {user!r}.")
+        raise NotFound(f"{request.domain.path} has no ACL entry for {user!r}; /acls lists all entries.")
     await _change_acl(request, user, None)
     return respond({"hrefs": _acl_hrefs(request, request.domain)})
 
@@ -64,7 +64,7 @@ async def _change_acl(request: Request, user: str, rights: dict[str, bool] | Non
     the right to change ACLs meanwhile cannot grant it to themselves again.
     """
     if request.domain.path == "/":
-        raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
+        raise BadRequest("The top level has no ACLs, because only admins create domains there: name a domain.")
     owners, origin = request.service.owners, request.service.settings.bucket + request.domain.path
     for _ in range(MAX_CHANGE_ATTEMPTS):
         domain = await request.named_domain(Right.UPDATE_ACL)

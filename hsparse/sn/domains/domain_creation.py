@@ -32,7 +32,7 @@ from hsparse.wire.record_message import CreateObject, DeleteObject, Forget, List
 
 @dataclass(frozen=True, slots=True)
 class _DomainRequest:
-    """The parsed body of a request that creates a domain or folder; `shared_domain` is its `linked_domain`."""
+    """The parsed body of a request that creates a domain or folder; `shared_domain` is the body's `linked_domain`."""
 
     path: str
     owner: str
@@ -45,13 +45,13 @@ class _DomainRequest:
 async def create_domain(request: Request, body: Record) -> Record:
     """Create the domain or folder that the request names, and return its record.
 
-    Raises `Conflict` if it exists, `NotFound` if its parent does not, `Forbidden` without the right to create there.
+    Raises `Conflict` if it exists, `NotFound` if its parent does not exist, `Forbidden` without the right to create it.
     Only an admin may create domains at the top level or for another owner.
     """
     requested = _parse(request, body)
     parent = await require_creation(request, requested.path)
     if (await request.service.owners.read(requested.path))[0].failure is None:
-        raise Conflict(f"{requested.path} exists already.")
+        raise Conflict(f"{requested.path} exists already: choose another path, or delete it first.")
     if not parent.allows(request.principal, Right.READ):
         await require_nothing_below(request, requested.path)
     first: Domain | None = None
@@ -87,16 +87,16 @@ async def create_domain(request: Request, body: Record) -> Record:
 
 def _parse(request: Request, body: Record) -> _DomainRequest:
     if request.domain_path is None or request.domain_path == "/":
-        raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
+        raise BadRequest("No domain given: name the new domain by ?domain= or the X-Hdf-domain header.")
     folder = bool(body.get("folder"))
     linked, bucket, root = (_text(body, key) for key in ("linked_domain", "linked_bucket", "root_id"))
     if folder and (linked or root):
-        raise BadRequest("A folder has no objects: it takes neither linked_domain nor root_id.")
+        raise BadRequest("A folder has no objects: leave out linked_domain and root_id.")
     if linked is not None:
         check_bucket(request.service, bucket)
         linked = normal_path(request.service, linked)
     if root is not None and not is_root(check_id(root, "groups")):
-        raise BadRequest(f"{short_repr(root)} is not the id of a root group.")
+        raise BadRequest(f"{short_repr(root)} is not the id of a root group; root_id must be one.")
     return _DomainRequest(
         request.domain_path, _owner(request, body), folder, linked, root, _properties(body.get("group"))
     )
@@ -114,7 +114,7 @@ def _owner(request: Request, body: Record) -> str:
     if not isinstance(owner, str):
         raise BadRequest(f"The owner must be a user's name, not {short_repr(owner)}.")
     if request.principal.anonymous:
-        raise Forbidden("Creating a domain needs a user: send a name and password.")
+        raise Forbidden("An anonymous user cannot create a domain: sign in with a name and password.")
     if owner != request.principal.name and not request.principal.admin:
         raise Forbidden("Only an admin can create a domain that another user owns.")
     return owner
@@ -130,7 +130,7 @@ def _properties(group: Any) -> Record:
 
 
 async def require_creation(request: Request, new_path: str) -> Domain:
-    """Return the parent folder of `new_path`, if the principal may create a domain or folder there.
+    """Return the parent folder of `new_path`, in which the principal may create a domain or folder.
 
     Raises `Forbidden` if the principal may not, `NotFound` if the parent folder does not exist, `BadRequest` if the
     parent is a domain or the new path is reserved, `OverQuota` or `Busy` if a quota leaves no room.
@@ -152,7 +152,7 @@ async def require_creation(request: Request, new_path: str) -> Domain:
             ) from error
         raise
     if parent.root is not None:
-        raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
+        raise BadRequest(f"{path} is a domain: only a folder can contain domains.")
     if (limits := request.service.provided(FolderLimits)) is not None:
         await limits.check_new(new_path, request.principal)
     return parent
@@ -164,11 +164,11 @@ async def require_nothing_below(request: Request, path: str) -> None:
     Otherwise a principal who may not read the parent folder could get the right to read these files, by owning `path`.
     """
     if (await request.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
-        raise Conflict(f"{path} exists already.")
+        raise Conflict(f"The store has keys below {path} already: choose another path.")
 
 
 async def _first_name(request: Request, path: str, new_path: str) -> Domain:
-    """Return the first name of the objects of the domain at `path`, which the new domain at `new_path` is to share.
+    """Return the first name of the objects of the domain at `path`; the domain at `new_path` will share the objects.
 
     The principal needs all rights in the domain at `path`, because the new name can outlive the first name. Raises
     `OverQuota` or `Busy` if a quota above `new_path` has no room for the objects.
@@ -211,10 +211,10 @@ async def _require_unused(request: Request, root: str) -> None:
 
 
 def acls_of_new(parent: Domain, new_owner: str, *, folder: bool = False) -> dict[str, dict[str, bool]]:
-    """Return the ACLs of a new domain: the parent's entries that grant a right, except `default` and the owners'.
+    """Return a new domain's ACLs: its owner's, and the parent's that grant a right, except `default` and its owner's.
 
     A new folder must not be readable by users who may not read its parent. It therefore also inherits the entries that
-    grant nothing, and `default`'s right to read. If `default` lacks it, the parent's owner gets an entry to read.
+    grant nothing. `default` may read it only if `default` may read the parent; else the parent's owner may read it.
     """
     acls, owner = parent.record.get("acls") or {}, parent.record.get("owner")
     inherited = {

@@ -1,9 +1,9 @@
-"""Deletion of a domain. A note is stored first, so that any data node can finish the deletion after a crash.
+"""Deletion of a domain. A deletion note is stored first, so that any data node can finish the deletion after a crash.
 
 A domain's record (a name of its objects) can be deleted without the objects (`keep_root`). If the objects count in a
 folder's quota, they must then have another name below that folder. Two concurrent deletions can each rely on the name
-that the other one deletes. Each deletion therefore checks again afterwards, and restores its name if the objects have
-no other name.
+that the other deletion removes. Each deletion therefore checks again afterwards, and restores its own name if the
+objects have no other name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hsparse.wire.record_message import (
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""The most domains whose objects a node deletes at the same time; others wait."""
+"""The maximum number of domains whose objects a node deletes at the same time; other domains wait."""
 LAST_SECONDS = 10.0
 """Seconds that a stopping node waits for the end of its deletions."""
 
@@ -46,7 +46,7 @@ class Dependents(Component, Protocol):
     """An extension's component that knows which domains depend on objects of other domains."""
 
     async def release(self, root: str, principal: Principal) -> None:
-        """Make others' domains independent of the objects of `root`; raise `Conflict` if the principal's need them."""
+        """Make other users' domains independent of the objects of `root`; raise `Conflict` if own domains need them."""
         ...
 
 
@@ -86,7 +86,7 @@ class DomainDeletions:
         outcome.unwrap()
         if not outcome.changed:
             log.warning(
-                "The objects of %s (%s) are left to `hsparse sweep`: a reply was lost, and others may have moved them.",
+                "The objects of %s (%s) were not deleted: a reply was lost, and the domain may have been moved; run `hsparse sweep`.",
                 root,
                 path,
             )
@@ -142,7 +142,7 @@ async def check_root_stays(owners: Owners, domain: Domain, root: str) -> None:
         [outcome] = await owners.change(DeleteObject(domain.path, domain.identity))
         if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
             raise outcome.failure.error()
-        raise Conflict(f"The objects of {root} are being deleted, or gone: {domain.path} cannot have them.")
+        raise Conflict(f"The objects of {root} are deleted or being deleted: {domain.path} was not created.")
 
 
 async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:

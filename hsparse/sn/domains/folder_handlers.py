@@ -35,7 +35,7 @@ from hsparse.wire.record_message import ListKeys
 
 MAX_QUERY = 4096
 MAX_COMPARISONS = 64
-"""The most comparisons of a query; all of them are made for every domain in a folder."""
+"""The maximum number of comparisons of a query, because they are made for every domain in a folder."""
 MAX_DEPTH = 32
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>b?'[^']*'|b?"[^"]*")|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
@@ -69,7 +69,7 @@ class AttributeQuery:
 def parse_attribute_query(text: str) -> AttributeQuery:
     """Parse a query; raise `BadRequest` if its syntax is wrong."""
     if len(text) > MAX_QUERY:
-        raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}.")
+        raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}: shorten it.")
     parser = _FilterParser(_tokens(text))
     test = parser.either(0)
     parser.expect_end()
@@ -82,7 +82,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise BadRequest(f"The query cannot be read from {text[place : place + 20]!r} on.")
+            raise BadRequest(f"The query has a syntax error at {text[place : place + 20]!r}.")
         kind = str(match.lastgroup)
         tokens.append((kind, match.group(kind)))
         place = match.end()
@@ -121,7 +121,7 @@ class _FilterParser:
         if self._take("("):
             test = self.either(depth + 1)
             if not self._take(")"):
-                raise BadRequest("The query has a parenthesis that is not closed.")
+                raise BadRequest("The query has an opening parenthesis without a closing one: add the closing one.")
             return test
         self._comparisons += 1
         if self._comparisons > MAX_COMPARISONS:
@@ -167,7 +167,7 @@ def _compare(compare: Callable[[Any, Any], bool], stored: Any, value: Any) -> bo
 
 KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
-"""Domains that a query is matched against without a pause for other requests."""
+"""The number of domains after which matching a query pauses, so that other requests run."""
 ENTRY_KEYS = ("owner", "created", "lastModified", "error", "reason")
 """The keys of a domain's record that are copied to its entry in a listing.
 
@@ -307,7 +307,7 @@ async def _entry(request: Request, domain: Domain) -> Record:
 
 
 def usable_rights(request: Request, domain: Domain) -> dict[str, bool]:
-    """Return, by right, whether the principal can use it in a domain or folder; if that is read-only, only to read."""
+    """Return a dict that maps each right's name to whether the principal can use the right in `domain` at present."""
     record = domain.record
     is_fixed = request.service.settings.read_only or record.get(SERVED) is True or "snapshot" in record
     rights = (Right.READ, Right.READ_ACL) if is_fixed else Right

@@ -40,13 +40,13 @@ from hsparse.wire.record_message import ChangedLately, ListKeys, SettleChanges
 
 MAX_PATHS = 10_000
 VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
-"""Headers of the JSON at `/`, because a browser whose `Accept` names HTML gets a page there."""
+"""Headers of the JSON at `/`; the answer varies, because a browser whose `Accept` names HTML gets a page instead."""
 SETTLE_SECONDS = 10.0
 """Seconds after a change of a domain's objects during which clients that cache objects do not get them in bulk."""
 FACTS = ("owner", "created", "lastModified", "snapshot")
 """The keys of a domain's record that are copied to the answer."""
 MAX_NAME = 256
-"""The most characters of a user's name in an ACL."""
+"""The maximum number of characters of a user's name in an ACL."""
 
 
 async def get_domain(request: Request) -> web.StreamResponse:
@@ -94,12 +94,12 @@ async def _with_objects(request: Request, root: str, answer: Record) -> web.Stre
 
 
 async def post_domain(request: Request) -> web.StreamResponse:
-    """Answer with the objects at `h5paths`; `NotFound` if one does not exist."""
+    """Answer with the objects at the body's `h5paths`; raise `NotFound` if one of the objects does not exist."""
     paths = text_list(await read_json_object(request), "h5paths")
     if paths is None:
-        raise BadRequest("The body must have h5paths.")
+        raise BadRequest("The body must have h5paths: a list of paths of objects.")
     if len(paths) > MAX_PATHS:
-        raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
+        raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}: send several requests.")
     domain = await request.named_domain(Right.READ)
     steps = PathSteps(request)
     places = {path: await resolve_path(request, domain, path, steps=steps) for path in paths}
@@ -123,7 +123,7 @@ async def put_domain(request: Request) -> web.StreamResponse:
     if _truth(request, body, "flush") or _truth(request, body, "rescan"):
         domain = await request.named_domain(Right.UPDATE)
         if domain.root is None and _truth(request, body, "rescan"):
-            raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
+            raise BadRequest(f"{domain.path} is a folder, which has no objects to count: rescan its domains.")
         if domain.root is not None and _truth(request, body, "rescan"):
             await request.service.owners.ask_all(SettleChanges(domain.root))
             await request.service.component(Statistics).rescan(domain.root)
@@ -140,7 +140,7 @@ async def put_domain(request: Request) -> web.StreamResponse:
 async def delete_domain(request: Request) -> web.StreamResponse:
     """Delete an empty folder, or a domain with all its objects; with `keep_root`, keep the objects.
 
-    The objects are also kept if the domain is a second name of them and the principal may not delete the first name.
+    The objects are also kept if the domain is their second name and the principal may not delete their first name.
     """
     body = await read_json_object(request)
     if _truth(request, body, "meta_only"):
@@ -154,7 +154,7 @@ async def delete_domain(request: Request) -> web.StreamResponse:
         _check_quota(request, domain)
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
-            raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
+            raise Conflict(f"The folder {domain.path} is not empty; delete its members first.")
     keep_root = keep_root or not await may_delete_objects(owners, domain, request.principal)
     kept: tuple[str, ...] = ()
     given = given_names(domain, request.principal) if keep_root else []
@@ -174,7 +174,7 @@ async def delete_domain(request: Request) -> web.StreamResponse:
 
 
 def _check_quota(request: Request, folder: Domain) -> None:
-    """Raise `Forbidden` if the folder has a quota, because its owner could create the folder again without it."""
+    """Raise `Forbidden` if the folder has a quota, because its owner could create it again without the quota."""
     if (folder.record.get("quota") or {}).get("bytes") is not None and not request.principal.admin:
         raise Forbidden(f"{folder.path} has a quota: only an admin can delete it.")
 
@@ -187,7 +187,7 @@ def domain_json(domain: Domain) -> Record:
 
 
 def domain_hrefs(request: Request, path: str, root: str | None, *, home: bool = False) -> list[Href]:
-    """Return the `hrefs` of a domain or, with `root` None, of a folder."""
+    """Return the `hrefs` of a domain, or of a folder if `root` is None."""
     found = hrefs(request, self="/")
     if root is None:
         folder = href(request, "/domains")
@@ -207,7 +207,7 @@ def domain_hrefs(request: Request, path: str, root: str | None, *, home: bool = 
 
 
 def data_node_ids(request: Request) -> list[str]:
-    """Return the ids of the data nodes, in a stable order."""
+    """Return the sorted ids of the data nodes."""
     return sorted(request.service.owners.node_ids)
 
 
@@ -219,5 +219,5 @@ async def _details(request: Request, domain: Domain, root: str) -> Record:
 
 
 def _truth(request: Request, body: dict[str, Any], key: str) -> bool:
-    """Return a boolean from the body or, if it is missing there, from the URL's parameters."""
+    """Return the boolean `key` of the body or, if the body lacks it, the URL's parameter `key`."""
     return bool(body[key]) if key in body else request.flag(key)

@@ -1,4 +1,4 @@
-"""Checks that a listing of chunks is complete: that no chunks were deleted while they were listed.
+"""Checks that a listing of chunks is complete, which means that no chunks were deleted while they were listed.
 
 A chunk that is not listed reads as the fill value, so an incomplete listing would change values. A deletion is noted in
 the domain's deletion note, and a shrink in the dataset's record, before chunks are removed. A listing is therefore
@@ -18,7 +18,7 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
 
 State = tuple[object, int]
-"""A dataset's creation time, and the generation of its extent."""
+"""A pair: a dataset's creation time, and the generation of its extent."""
 
 
 async def is_deleted(owners: Owners, root: str) -> bool:
@@ -31,7 +31,7 @@ async def is_deleted(owners: Owners, root: str) -> bool:
 
 
 class ListingCheck:
-    """A check that no chunks are removed during listings: `note` each dataset before them, `confirm` after all."""
+    """A check that no chunks are removed during listings. Call `note` for each dataset before, and `confirm` after."""
 
     def __init__(self, owners: Owners, root: str) -> None:
         self._owners = owners

@@ -64,7 +64,7 @@ def add_challenges(
 
 
 def would_sign_in(request: web.BaseRequest, challenges: tuple[str, ...]) -> bool:
-    """Return whether to answer 401 instead of 403: a person opened a page without credentials, and there is Basic."""
+    """Return whether to answer 401 instead of 403: if a person opens a page unauthenticated and Basic is supported."""
     asks = any(challenge.startswith(BASIC) for challenge in challenges)
     return asks and is_page(request) and hdrs.AUTHORIZATION not in request.headers
 
@@ -115,14 +115,14 @@ def matches_etag(header: str, etag: str) -> bool:
 
 
 def is_known(headers: Mapping[str, str], etag: str) -> bool:
-    """Return whether an If-None-Match header names the etag, weak or strong (RFC 9110, section 13.1.2), or `*`."""
+    """Return whether an If-None-Match header names `*` or the etag, weak or strong (RFC 9110, section 13.1.2)."""
     header = headers.get(hdrs.IF_NONE_MATCH)
     return header is not None and matches_etag(header.replace(WEAK, ""), etag)
 
 
 HEADER = "Idempotency-Key"
 MAX_KEY = 255
-"""The most characters of an idempotency key."""
+"""The maximum number of characters of an idempotency key."""
 STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])+)"')
 DIGEST_BYTES = 16
 

@@ -20,11 +20,11 @@ from hsparse.errors import BadRequest, TooLarge
 
 WINDOW_BYTES = 256 * 1024
 MAX_DEPTH = 240
-"""The most levels of nesting in a body: orjson writes at most 254 levels, and a record adds a few to a body."""
+"""The maximum nesting of a body: orjson writes at most 254 levels, and a record adds a few levels to a body."""
 MAX_MEMBERS = 100_000
-"""The most members of one object, because loops over the members' names block other requests."""
+"""The maximum number of members of one object, because loops over the members' names block other requests."""
 LONGEST_NAME = 64 * 1024
-"""The most bytes of an object member's name if its value is longer than a piece."""
+"""The maximum size in bytes of a member's name if the member is parsed alone because it is long."""
 SPACE = b" \t\r\n"
 NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
 ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -38,8 +38,8 @@ Parse = Callable[[bytes | bytearray], Any]
 def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW_BYTES) -> Any:
     """Parse JSON by calling `parse` on pieces of about `window` bytes; return the value.
 
-    Raises `BadRequest` for invalid JSON, for which `parse` raises `ValueError`, and `TooLarge` for an object with more
-    than `MAX_MEMBERS` members.
+    `parse` raises `ValueError` for invalid JSON. This function raises `BadRequest` for invalid JSON, and `TooLarge` for
+    an object with more than `MAX_MEMBERS` members.
     """
     return _Pieces(data, parse, window).value(0, len(data), 0)
 
@@ -54,7 +54,7 @@ class _Pieces:
         self._commas = _commas(data, window)
 
     def value(self, start: int, stop: int, level: int) -> Any:
-        """Return the value in `data[start:stop]`, which is inside of `level` lists and objects."""
+        """Return the JSON value that `data[start:stop]` contains; `level` lists and objects surround it."""
         if stop - start <= self._short:
             return self._piece(self._data[start:stop], start)
         start, stop = self._stripped(start, stop)
@@ -91,7 +91,7 @@ class _Pieces:
         return found
 
     def _members(self, start: int, stop: int, level: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield runs of members of the list or object in `data[start:stop]`, as (start, stop, is one long member)."""
+        """Yield the runs of members of the list or object in `data[start:stop]`, as (start, stop, is a long run)."""
         if self._data[stop - 1] != BRACKETS[self._data[start]][1]:
             raise _invalid("a list or an object that does not end", start)
         commas = self._commas.get(level, np.zeros(0, np.int64))
@@ -114,7 +114,7 @@ class _Pieces:
             raise _invalid(str(error).partition(":")[0], start) from error
 
     def _stripped(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the bounds without surrounding white space; they are equal if there is nothing else."""
+        """Return `start` and `stop` moved past white space; they are equal if there is only white space."""
         while start < stop and not (part := self._data[start : min(start + 4096, stop)].lstrip(SPACE)):
             start = min(start + 4096, stop)
         start = min(start + 4096, stop) - len(part) if start < stop else stop
@@ -124,7 +124,7 @@ class _Pieces:
 
 
 def _too_many() -> TooLarge:
-    return TooLarge(f"An object in JSON can have {MAX_MEMBERS} members, not more: send several requests.")
+    return TooLarge(f"A JSON object in the body has more than {MAX_MEMBERS} members, the limit: send several requests.")
 
 
 def _invalid(why: str, place: int) -> BadRequest:
@@ -132,7 +132,7 @@ def _invalid(why: str, place: int) -> BadRequest:
 
 
 def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
-    """Return, by level, the indices of its first and last comma in each window; commas in strings do not count."""
+    """Return a dict that maps each level to the indices of its first and last comma outside of strings in each window."""
     found: dict[int, list[int]] = {}
     depth, in_text, escaped = 0, False, False
     for start in range(0, len(data), window):
@@ -146,7 +146,7 @@ def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
         depths = np.cumsum(STEPS[block], dtype=np.int64) + depth
         depth = int(depths[-1])
         if depths.max() > MAX_DEPTH:
-            raise BadRequest("The body is nested too deeply.")
+            raise BadRequest(f"The body is nested too deeply: lists and objects may have at most {MAX_DEPTH} levels.")
         if depths.min() < 0:
             raise _invalid("a closing bracket without an opening one", start)
         places = np.flatnonzero(block == ord(","))
@@ -157,7 +157,7 @@ def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
 
 
 def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield (level, index) of the first and of the last comma of each level; commas are given by `places`, `levels`."""
+    """Yield (level, index) for each level's first and last comma; commas have the indices `places` and the `levels`."""
     last = np.full(MAX_DEPTH + 1, -1)
     last[levels] = places
     first = np.full(MAX_DEPTH + 1, -1)
@@ -168,7 +168,7 @@ def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tupl
 
 
 def _without_escapes(text: bytearray, escaped: bool) -> tuple[bytearray, bool]:
-    """Return text with its escapes replaced by `_`, and whether the character that follows the text is escaped."""
+    """Return a pair: `text` with its escapes replaced by `_`, and whether its last backslash escapes the next text."""
     if escaped:
         text[:1] = b"_"
     if b"\\" not in text:

@@ -35,7 +35,7 @@ WIDE = 4
 
 
 async def value_memory(data: bytes | bytearray) -> int:
-    """Return about the most bytes of memory that the value of the JSON `data` takes; let other requests run."""
+    """Return the approximate maximum of bytes of memory that the value of the JSON `data` takes once it is parsed."""
     nbytes, wide, view = 0, 1, memoryview(data)
     async for first in with_pauses(range(0, len(data), SCAN_BYTES), 1):
         block = bytes(view[first : first + SCAN_BYTES])
@@ -50,21 +50,21 @@ JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 MAX_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON in a body or an answer, which take 1 to 3 s to parse."""
+"""The maximum size in bytes of JSON in a body or an answer; parsing that much takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
-"""The most lists and objects in JSON: each takes as long to parse as 20 bytes of numbers."""
+"""The maximum number of lists and objects in JSON: parsing each takes as long as parsing 20 bytes of numbers."""
 MAX_NAMES = 100_000
-"""The most names of links, attributes or chunks in one list."""
+"""The maximum number of names (of links, attributes or chunks) in one list."""
 REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
 """The weight 0, in a header, of a media type that the client refuses (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
 """Bytes of JSON whose parsing takes as long as one unit of the work passed to `compute`."""
 MAX_UNRESERVED_ITEMS = 1 << 14
-"""The most items of a packed value for which no memory is held, because it is small compared to the body."""
+"""A packed value with at most this many items holds no memory, because it is small compared to the body."""
 
 
 async def read_json(request: Request, pack: Callable[[Any], None] = lambda value: None) -> Any:
-    """Return the JSON value of the body, None if it is empty; raise `BadRequest` if invalid, `TooLarge` if too large.
+    """Return the JSON value of the body, or None if the body is empty; raise `BadRequest` or `TooLarge`.
 
     `NaN` and `Infinity` are accepted as floats, because Python clients (h5pyd) write them. `pack` may replace long
     lists in the value by arrays, before the cyclic garbage collector scans them.
@@ -72,7 +72,7 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
     data = await request.body()
     if len(data) > MAX_JSON:
         raise TooLarge(
-            f"A JSON body can have {MAX_JSON} bytes, not {len(data)}; send values as octet-stream."
+            f"A JSON body can have at most {MAX_JSON} bytes, not {len(data)}: send values as octet-stream."
         )
     if not data.strip():
         return None
@@ -87,7 +87,7 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
 
 
 async def _make_room(request: Request, memory: BodyMemory, nbytes: int) -> None:
-    """Hold `nbytes` for a body's value; a request that must wait for them gives up its place in admission control."""
+    """Hold `nbytes` of memory for a body's value; while the request waits for memory, it is not counted as running."""
     if memory.has_room_for_value(nbytes):
         await memory.hold_value(nbytes)
     else:
@@ -99,7 +99,7 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
     opened = data.count(b"[") + data.count(b"{")
     if opened > MAX_LISTS:
         raise TooLarge(
-            f"A JSON body can have {MAX_LISTS} lists and objects, not {opened}; send values as octet-stream."
+            f"A JSON body can have at most {MAX_LISTS} lists and objects, not {opened}: send values as octet-stream."
         )
     with paused_collector() if opened >= PAUSING_LISTS else nullcontext():
         value = _parse(data, opened)
@@ -130,7 +130,7 @@ def _parse_piece(data: bytes | bytearray) -> Any:
     try:
         value = json.loads(data)
     except RecursionError as error:
-        raise BadRequest("The body is nested too deeply.") from error
+        raise BadRequest(f"The body is nested too deeply: lists and objects may have at most {MAX_DEPTH} levels.") from error
     _check_storable(value)
     return value
 
@@ -151,7 +151,7 @@ def _check_storable(value: Any) -> None:
 async def read_json_object(
     request: Request, pack: Callable[[Any], None] = lambda value: None
 ) -> dict[str, Any]:
-    """Return the body as a JSON object, `{}` for an empty body; else `BadRequest`. `pack` is as for `read_json`."""
+    """Return the body's JSON object, or `{}` if the body is empty; raise `BadRequest` for other JSON (`read_json`)."""
     value = await read_json(request, pack)
     if value is None:
         return {}
@@ -161,7 +161,7 @@ async def read_json_object(
 
 
 def text_list(body: dict[str, Any], key: str) -> list[str] | None:
-    """Return a list of strings in a body, None if it is missing; raise `TooLarge` for more than `MAX_NAMES`."""
+    """Return the body's list of strings `key`, or None if it is missing; raise `TooLarge` beyond `MAX_NAMES`."""
     value = body.get(key)
     if value is None:
         return None
