@@ -71,7 +71,7 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
 
 
 class Metrics:
-    """The metrics of a service node, in a registry of their own."""
+    """The metrics of one service node, in a separate Prometheus registry."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -102,7 +102,7 @@ class Metrics:
         return metrics_text(self._registry)
 
     def series(self, route: str, method: str, status: str) -> Series:
-        """Return the metrics with these labels. Callers keep them, because a lookup costs as much as counting."""
+        """Return the `Series` with these labels. Callers cache it, because a lookup costs as much as counting."""
         return (
             self._requests.labels(route, method, status),
             self._latency.labels(route, method),

@@ -63,7 +63,7 @@ class LineFile(Generic[Entry]):
         self._complaint = ""
 
     def served(self) -> Mapping[str, Entry]:
-        """Return `entries()` for a request. An error is logged once; the raised `Misconfigured` does not disclose it."""
+        """Return `entries()` for a request. An error is logged once; the raised `Misconfigured` hides its details."""
         try:
             return self.entries()
         except Misconfigured as error:

@@ -154,7 +154,7 @@ class PasswordAuthenticator:
         return True
 
     def _count_try(self, name: str, address: str) -> None:
-        """Count a try as a failure until it succeeds; this bounds concurrent tries. Raise `RateLimited` at the limit."""
+        """Count a try as a failure until it succeeds; this bounds concurrent tries. Raise `RateLimited` beyond it."""
         limits = self._limits
         for tries, who, most, whose in (
             (self._tries, f"{address} {name}", limits.failures, "as this user"),

@@ -142,7 +142,7 @@ class PasswordFile(LineFile[User]):
         self.edit(change)
 
     def change(self, name: str, change: Callable[[User], User]) -> None:
-        """Replace the user `name` by `change(user)`; raise `NotFound` if there is no such user; other errors as `put`."""
+        """Replace the user `name` by `change(user)`; raise `NotFound` if there is no such user, else as `put`."""
 
         def replace(lines: list[str]) -> None:
             place = self._place(lines, name)

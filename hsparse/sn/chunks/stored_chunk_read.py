@@ -49,10 +49,10 @@ class NamedChunks:
         """Parse a body `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; raise `BadRequest` or `TooLarge`."""
         names, etags, sizes = text_list(body, "chunks"), text_list(body, "etags"), body.get("sizes")
         if names is None or etags is None or not isinstance(sizes, list):
-            raise BadRequest("The body must have chunks, etags and sizes: three lists, with the values from the chunk map.")
+            raise BadRequest("The body must have chunks, etags and sizes: three lists, as in the chunk map.")
         if not len(names) == len(etags) == len(sizes):
             raise BadRequest(
-                f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: the lists must be equally long."
+                f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: the counts must be equal."
             )
         if len(names) > MAX_LIMIT:
             raise TooLarge(f"The request names {len(names)} chunks; the limit is {MAX_LIMIT}: send several requests.")
@@ -98,7 +98,7 @@ async def post_chunk_values(request: Request) -> web.StreamResponse:
     dataset = await load_dataset(request)
     if dataset.elsewhere:
         raise Unsupported(
-            f"{dataset.id} has no chunk objects, because its data is in a file or in other datasets: read its values instead."
+            f"{dataset.id} has no chunk objects, because its data is in a file or in other datasets: read values instead."
         )
     body = await read_json_object(request)
     named = NamedChunks.parse(body, dataset, request.service.settings.max_request_size)

@@ -274,7 +274,7 @@ class ClusterNodes:
     async def _unless_gone(
         self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
     ) -> T:
-        """Return `node`'s reply. If `node` or one of `owners` is gone before, raise `Unanswered` and avoid that node."""
+        """Return `node`'s reply. If `node` or one of `owners` is gone first, raise `Unanswered` and avoid that node."""
         sending, gone = asyncio.create_task(reply), node
         ends: list[asyncio.Task[str]] = []
         try:
@@ -303,9 +303,9 @@ class ClusterNodes:
             await asyncio.sleep(CHECK_AFTER)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Return whether `node` is gone: whether another node says that it is no member, or does not answer that node.
+        """Return whether another node reports that `node` is no member or does not answer.
 
-        If no other node can tell, the result is whether the store has a newer membership.
+        If no other node can report on `node`, return whether the store has a newer membership.
         """
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
         # Other nodes may be gone as well. If half of the members are gone, the other half can evict them only with this
@@ -338,9 +338,9 @@ class ClusterNodes:
         raise Unanswered(f"No other data node answers for {node}.")
 
     async def _recall(self, membership: Membership, node: str, message: Message[T], delivery: Delivery) -> T:
-        """Return the reply that a node stored when it carried a change out; it may no longer be the owner.
+        """Return the reply that `node`, which may no longer be the owner, stored when it carried out the change.
 
-        Raises `Misdirected` if it has not carried it out, `Unanswered` after `RECALL_SECONDS` without an answer.
+        Raises `Misdirected` if `node` has not carried out the change, and `Unanswered` after `RECALL_SECONDS`.
         """
         try:
             async with asyncio.timeout(RECALL_SECONDS):

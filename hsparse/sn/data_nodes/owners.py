@@ -32,9 +32,9 @@ RESEND = Resend.RESEND
 
 @dataclass(slots=True)
 class Delivery:
-    """The state of sending one message, or its parts for several owners, which may have to be sent again.
+    """The state of sending one message, or one message for each of several owners, until each has been answered.
 
-    `epoch` is the epoch of the last membership whose owner did not carry the message out, -1 before that. If
+    `epoch` is the epoch of the last membership whose owner did not carry the message out, or -1 if there is none. If
     `unanswered` is not 0, the message may have been carried out. It was first sent at the time `since`, in the epoch
     `first_epoch`, and is sent again until the time `until`; both times are monotonic, in seconds.
     """
@@ -58,9 +58,9 @@ class NodeSet(Protocol):
         ...
 
     async def readiness_error(self) -> Misconfigured | None:
-        """Return the error that keeps messages from being sent, such as that there is no node; None if there is none.
+        """Return the error that keeps messages from being sent, such as a missing node, or None if there is no error.
 
-        If the nodes are not known yet, this call looks for them.
+        If the nodes are not known yet, this call reads the membership.
         """
         ...
 
@@ -152,9 +152,9 @@ class Owners:
         return [outcome async for _, some in self.read_parts(ids) for outcome in some]
 
     async def read_parts(self, ids: Sequence[str]) -> AsyncGenerator[tuple[int, list[Outcome]], None]:
-        """Yield the outcomes of `ids` in parts that fit into a reply, each with the index of its first id.
+        """Yield the outcomes of `ids` in runs that fit into a reply, as pairs: index of the run's first id, outcomes.
 
-        Memory stays bounded if the caller drops each part after use.
+        Memory stays bounded if the caller drops each run after use.
         """
         first, count = 0, len(ids)
         while first < len(ids):
@@ -231,9 +231,9 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[Sequence[int]], Message[T]],
     ) -> list[tuple[Sequence[int], T]]:
-        """Send each owner one message about its items; return each message's items, as indices, and its reply.
+        """Send each owner one message about its items; return a pair for each message: its items' indices, its reply.
 
-        A message is sent again, to the next owner, if its owner has lost the items or is gone.
+        If an owner is gone or no longer owns the items, the message is sent again, to their next owner.
         """
         done: list[tuple[Sequence[int], T]] = []
         todo: Sequence[int] = range(len(items))

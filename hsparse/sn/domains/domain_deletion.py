@@ -65,9 +65,9 @@ class DomainDeletions:
         return cls(service.owners, service.clock)
 
     async def remove(self, domain: Domain, *, keep_root: bool = False, wait: float = 0.0) -> None:
-        """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
+        """Delete the record of a domain or folder and, unless `keep_root` is true, the domain's objects.
 
-        On return the deletion is durably decided; at most `wait` seconds are spent waiting for its end. If a lost reply
+        On return the deletion is durably decided; the call waits at most `wait` seconds for its end. If a lost reply
         hides who deleted the record, the objects stay until a sweep (`hsparse sweep`) finds that they have no other
         name. If the record is marked as `deleted`, the objects belong to another domain and stay. Raises `NotFound` or
         `Gone`, without deleting anything, if the record is missing or is that of a later domain at the path.
@@ -86,7 +86,7 @@ class DomainDeletions:
         outcome.unwrap()
         if not outcome.changed:
             log.warning(
-                "The objects of %s (%s) were not deleted: a reply was lost, and the domain may have been moved; run `hsparse sweep`.",
+                "The objects of %s (%s) were not deleted: a reply was lost; run `hsparse sweep` to delete unnamed objects.",
                 root,
                 path,
             )
@@ -146,11 +146,11 @@ async def check_root_stays(owners: Owners, domain: Domain, root: str) -> None:
 
 
 async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
-    """Return other names of the objects of `domain` that allow its record to be deleted without the objects.
+    """Return the paths of other names of the objects of `domain`; its record can be deleted because these names exist.
 
-    The first name or the request's `linked_domain` is enough; otherwise each folder with a quota needs a name below it.
-    Raises `Forbidden` if one has none, because its quota would no longer count the objects. Returns () if no quota
-    applies, or if the domain's objects or its first name no longer exist.
+    The first name or the request's `linked_domain` is enough. Otherwise each folder with a quota above `domain` needs
+    another name below it; if a folder has none, `Forbidden` is raised, because its quota would no longer count the
+    objects. Returns () if no quota applies, or if the domain's objects or its first name no longer exist.
     """
     service, other = request.service, request.arg("linked_domain")
     limits = service.provided(FolderLimits)

@@ -209,9 +209,9 @@ async def respond_folder(
 
 
 async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], None]:
-    """Yield pages of the direct members of folder `path` that `Marker`, `Limit`, `pattern` and `query` select, by name.
+    """Yield pages of the direct members of folder `path` that the request's parameters select, sorted by name.
 
-    `Marker` is a path or a name in the folder. The listing continues after it, whether it exists or not.
+    `Marker` is a path or a name in the folder. The listing continues after this name, even if no member has it.
     """
     query = parse_attribute_query(text) if (text := request.arg("query")) is not None else None
     matches = name_matcher(request.arg("pattern"))
@@ -239,7 +239,7 @@ async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], No
 async def _matching_domains(
     request: Request, paths: list[str], query: AttributeQuery | None, limit: int | None
 ) -> list[Record]:
-    """Return the entries of the domains at `paths` that exist and match the query, at most `limit` (None: any number).
+    """Return the entries of at most `limit` domains at `paths` that exist and match the query (None: no limit).
 
     Domains whose records are unreadable get an entry with an `error`, unless there is a query.
     """

@@ -114,7 +114,7 @@ async def post_domain(request: Request) -> web.StreamResponse:
 
 
 async def put_domain(request: Request) -> web.StreamResponse:
-    """Create a domain or folder; with `flush` or `rescan`, use an existing one.
+    """Create a domain or folder or, if the request has `flush` or `rescan`, flush or rescan an existing domain.
 
     A flush does nothing, because every write is durable when it is answered. A rescan counts the domain's objects.
     """

@@ -93,9 +93,9 @@ class HttpRange:
 
 
 def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRange | None:
-    """Return the range that a request asks for, of `size` bytes with the etag `etag`, or None for all bytes.
+    """Return the range that a request asks for, or None if it gets all `size` bytes; `etag` is the file's etag.
 
-    None is returned without a Range, for several ranges, for a malformed range, and if If-Range names another etag.
+    The result is None without a Range, for several ranges, for a malformed range, and if If-Range names another etag.
     """
     found = ONE_RANGE.fullmatch(headers.get(hdrs.RANGE, ""))
     if found is None or headers.get(hdrs.IF_RANGE, f'"{etag}"').strip() != f'"{etag}"':
@@ -128,9 +128,9 @@ DIGEST_BYTES = 16
 
 
 def idempotency_key(request: web.BaseRequest, user: str) -> str:
-    """Return a digest of the request's idempotency key and the user, so that users' keys differ; empty without a key.
+    """Return a digest of the request's idempotency key and of `user`, or "" if the request has no key.
 
-    Raises `BadRequest` if the key is no quoted string or is too long.
+    Raises `BadRequest` if the key is no quoted string or is too long. The keys of different users never collide.
     """
     values = request.headers.getall(HEADER, [])
     if not values:

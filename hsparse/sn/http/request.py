@@ -1,4 +1,4 @@
-"""Reading requests: JSON bodies, as stock clients send them, and media types in headers.
+"""Reading requests: JSON bodies, including those of h5pyd, and media types in headers.
 
 Before a JSON body is parsed, memory is reserved for its value, which can be twenty times as large as the text.
 """
@@ -130,7 +130,7 @@ def _parse_piece(data: bytes | bytearray) -> Any:
     try:
         value = json.loads(data)
     except RecursionError as error:
-        raise BadRequest(f"The body is nested too deeply: lists and objects may have at most {MAX_DEPTH} levels.") from error
+        raise BadRequest(f"The body is nested too deeply: it may have at most {MAX_DEPTH} levels.") from error
     _check_storable(value)
     return value
 

@@ -22,10 +22,10 @@ PREFIX = "datatypes/"
 
 
 async def read_type(request: Request, body: Record) -> Datatype:
-    """Return the `type` of a body; ids of committed types, at any depth, are replaced by the types, with their `id`."""
+    """Return the `type` of a body. Ids of committed types, at any depth, are replaced by the types and their `id`."""
     item = body.get("type")
     if item is None:
-        raise BadRequest("A type is needed, and none is given.")
+        raise BadRequest("The body has no type: give an object, a predefined name, or the id of a committed type.")
     named: dict[str, None] = {}
     _collect(item, named, 0)
     if not named:
@@ -45,7 +45,7 @@ async def parsed_value(body: Record, datatype: Datatype, parse: Callable[[Record
 
 
 def committed_id(item: Any) -> str | None:
-    """Return the id of the committed type that `item` refers to (`t-...` or `datatypes/t-...`), else None."""
+    """Return the id of the committed type if `item` refers to one (`t-...` or `datatypes/t-...`), otherwise None."""
     if not isinstance(item, str):
         return None
     id = item.removeprefix(PREFIX)
@@ -53,7 +53,7 @@ def committed_id(item: Any) -> str | None:
 
 
 def _collect(item: Any, named: dict[str, None], depth: int) -> None:
-    """Add the references to committed types in an unchecked type to `named`; `parse_requested_type` checks the rest."""
+    """Add the ids of the committed types in `item` to `named`. `item` may be invalid; it is checked after this."""
     id = committed_id(item)
     if id is not None:
         named[id] = None

@@ -1,4 +1,4 @@
-"""Answers: JSON as stock clients expect it, errors, and links.
+"""Answers: JSON in the form that HSDS's clients expect, errors, and links.
 
 The JSON of large answers is encoded in a worker thread and in pieces, because an encoder holds the interpreter's lock
 until it returns: encoding all at once would block all other threads.
@@ -25,15 +25,15 @@ from hsparse.sn.request import JSON_HEADER, JSON_HEADERS, Request
 from hsparse.wire.remote_node import STATUS
 
 MAX_MESSAGE = 4096
-"""The most characters of an error's message, which may quote what a client has sent."""
+"""The maximum number of characters of an error's message; a message may quote a client's text."""
 PIECE_BYTES = 1 << 18
-"""The most bytes of JSON that `json` encodes at a time, because it is slow and blocks other threads."""
+"""The maximum of JSON in bytes that `json` encodes at a time, because `json` is slow and blocks other threads."""
 PIECE_ITEMS = 1 << 12
-"""The most items of a list that are encoded at a time if the list may have floats that are not finite."""
+"""The maximum of list items that are encoded at a time if the list may have floats that are not finite."""
 TRIED_LEVELS = 2
 """Levels of nested short lists at which the fast encoder is tried on a whole list before it is tried on each item."""
 MAX_WHOLE_ITEMS = 1 << 16
-"""The most items of a value on which the fast encoder is tried as a whole; larger values are encoded in pieces."""
+"""The maximum of items of a value that the fast encoder encodes at once; larger values are encoded in pieces."""
 UNPRINTABLE = re.compile("[^ -~]")
 """Characters that are removed from the reason phrase of a status line."""
 Href = dict[str, str]
@@ -43,7 +43,7 @@ Encoded: TypeAlias = bytes | Callable[[], bytes]
 
 
 def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
-    """Answer with `encode_json(value, items)`; `items` is about the number of items in `value`."""
+    """Answer with `encode_json(value, items)`; `items` is the approximate number of items in `value`."""
     return web.Response(body=encode_json(value, items), status=status, headers=JSON_HEADERS)
 
 
@@ -104,7 +104,7 @@ def _encode_parts(value: Any, tried: int) -> bytes:
 
 
 def _is_flat(items: Sequence[Any]) -> bool:
-    """Return whether there are items and none of them is a list, object or array."""
+    """Return whether there are items and no item is a list, object or array."""
     return bool(items) and {type(item) for item in items}.isdisjoint({dict, list, tuple, np.ndarray})
 
 
@@ -118,7 +118,7 @@ def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
 
 
 def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:
-    """Return the absolute URL of `path`, with the parameter `domain` (default: the request's) and the text `more`."""
+    """Return the absolute URL of `path` with two query parts: `domain` (default: the request's), and the text `more`."""
     http = request.http
     named = domain if domain is not None else http.query.get("domain")
     parameters = "&".join(filter(None, (named and f"domain={named}", more)))
@@ -131,7 +131,7 @@ def hrefs(request: Request, **paths: str) -> list[Href]:
 
 
 STREAMED_ITEMS = 1 << 16
-"""The most numbers, texts and lists that are encoded at a time."""
+"""The maximum number of numbers, texts and lists that are encoded at a time."""
 Answer = TypeVar("Answer", bound=web.StreamResponse)
 Encode = Callable[[Any], bytes]
 Rows = Callable[[Any, int, int], Any]
@@ -161,7 +161,7 @@ def encode_pieces(value: Any, encode: Encode = encode_json) -> Iterator[bytes]:
 
 
 def encode_rows(values: Any, items: int, rows: Rows, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of `values`, about `items` numbers, texts and lists; `rows` slices their first dimension."""
+    """Yield pieces of the JSON of `values`, which have about `items` items; `rows` slices their first dimension."""
     count = values.shape[0] if values.shape else 0
     if items <= STREAMED_ITEMS or not count:
         yield encode(values)
@@ -189,7 +189,7 @@ def _rows(values: Any, first: int, last: int) -> Any:
 
 
 async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -> web.Response:
-    """Answer with the JSON of `value`, as `encode_pieces` yields it; `count` is about its number of items."""
+    """Answer with the JSON of `value`, as `encode_pieces` yields it; `count` is its approximate number of items."""
     headers = {"Content-Type": JSON_HEADER}
     return await respond_computed(
         count, lambda: web.Response(body=b"".join(encode_pieces(value, encode)), headers=headers)
@@ -197,5 +197,5 @@ async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -
 
 
 async def respond_computed(work: int, make: Callable[[], Answer]) -> Answer:
-    """Answer with `make()`, called in a worker thread if `work`, about the number of elements to convert, is large."""
+    """Answer with `make()`. If `work`, the approximate number of elements, is large, a worker thread calls `make`."""
     return await compute(work, make)

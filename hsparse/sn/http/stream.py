@@ -19,17 +19,17 @@ BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PART_BYTES = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
-"""The most bytes of a body that is sent in one piece; aiohttp warns that larger bodies block the event loop."""
+"""The maximum size of a body that is sent in one piece; aiohttp warns that larger bodies block the event loop."""
 MAX_WHOLE_BYTES = 64 * 1024
-"""The most bytes of an answer of unknown size that is sent whole instead of streamed."""
+"""The maximum size of an answer that is sent whole; larger answers of unknown size are streamed."""
 PART_SECONDS = 60.0
 """Seconds in which a client must take a part of an answer."""
 CROWDED_PART_SECONDS = 5.0
-"""The same while other requests wait for memory, so that slow clients (less than about 200 kB/s) do not block them."""
+"""`PART_SECONDS` while requests wait for memory, so that slow clients (less than about 200 kB/s) do not block them."""
 
 
 class HungUp(ConnectionResetError):
-    """The client closed the connection or stopped reading while an answer was sent; this is no error of the server."""
+    """Raised if the client closes the connection or stops reading an answer; this is no error of the server."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def sending() -> Iterator[None]:
 
 @asynccontextmanager
 async def hold_until_sent(request: Request, budget: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
-    """Hold memory while an answer is made and streamed; the client must read faster if others wait for the budget."""
+    """Hold memory while an answer is made and sent; while requests wait for the budget, the client must read faster."""
     async with budget.hold(nbytes):
         before = request.shared_memory
         request.shared_memory = (*before, budget)
@@ -117,7 +117,7 @@ async def send_stream(
 async def _resumed(
     first: list[BodyPart], pieces: AsyncGenerator[BodyPart, None]
 ) -> AsyncGenerator[BodyPart, None]:
-    """Yield the pieces in `first`, then the others; close `pieces` at the end."""
+    """Yield the pieces in `first`, then the remaining `pieces`; close `pieces` at the end."""
     try:
         while first:
             yield first.pop(0)
@@ -138,7 +138,7 @@ async def _end(
 
 
 async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence[MemoryBudget]) -> None:
-    """Send a piece in parts; raise `HungUp` if the client stalls, or is too slow while others wait for `budgets`."""
+    """Send a piece in parts. If the client stalls, or is slow while requests wait for `budgets`, raise `HungUp`."""
     view, loop = memoryview(piece), asyncio.get_running_loop()
 
     look: asyncio.TimerHandle

@@ -53,7 +53,7 @@ KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(request: Request) -> web.StreamResponse:
-    """List an object's attributes, or the existing ones of `attr_names`; `follow_links` adds all objects below."""
+    """List an object's attributes (only `attr_names` if given); `follow_links` adds attributes of all objects below."""
     own = own_path(request)
     id = request.object_id()
     links = {"hrefs": hrefs(request, self=f"{own}/attributes", home="/", owner=own)}
@@ -80,7 +80,7 @@ async def get_attributes(request: Request) -> web.StreamResponse:
 async def post_attributes(request: Request) -> web.StreamResponse:
     """Answer with attributes (`attr_names`, or all) of the object in the URL, or of each object in `obj_ids`.
 
-    `follow_links` adds all attributes of objects below. Missing names are ignored then, and for a list of several ids.
+    `follow_links` adds all attributes of objects below. With it, or with several ids, missing names are ignored.
     """
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
@@ -127,7 +127,7 @@ async def delete_attributes(request: Request) -> web.StreamResponse:
 
 
 async def get_attribute(request: Request) -> web.StreamResponse:
-    """Answer with one attribute; with `IncludeData=0`, without its value."""
+    """Answer with one attribute; if the request has `IncludeData=0`, the answer has no value."""
     name, stored = await _requested(request)
     data = request.arg("IncludeData") is None or request.flag("IncludeData")
 
@@ -177,10 +177,10 @@ async def get_attribute_value(request: Request) -> web.StreamResponse:
 
 
 async def put_attribute_value(request: Request) -> web.StreamResponse:
-    """Replace one attribute's value, given in JSON or bytes; its type and dataspace stay."""
+    """Replace one attribute's value by the body (JSON or bytes); type and dataspace stay unchanged."""
     name, stored = await _requested(request)
     if stored["shape"]["class"] == "H5S_NULL":
-        raise BadRequest("An attribute with a null dataspace has no value.")
+        raise BadRequest("An attribute with a null dataspace has no value: delete it, and create one with another shape.")
     datatype = parse_type(stored["type"])
     if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
         body: Record = {"value": await request.body()}
@@ -206,7 +206,7 @@ def _hrefs(request: Request, name: str) -> list[Href]:
 
 
 async def _requested(request: Request) -> tuple[str, Record]:
-    """Return the name and the stored form of the attribute in the request's path."""
+    """Return a pair: the name of the attribute in the request's path, and its stored form."""
     name = request.params["name"]
     record = await request.record()
     stored = (record.get("attributes") or {}).get(name)
@@ -243,7 +243,7 @@ def _of_object(
 async def _reachable(
     request: Request, ids: list[str], wanted: dict[str, NamePlaces | None], around: Record
 ) -> web.StreamResponse:
-    """Answer with the attributes of objects and of all objects below; `wanted` may name the attributes of some."""
+    """Answer with the attributes of objects and of all objects below; `wanted` may limit an object's attributes."""
     limit = ReplyLimit(request)
     crawl = Crawl(request.service.owners, *ids, leaves=True, ended=limit.reached)
     return await respond_records(request, "attributes", crawl, _of_object(request, wanted, limit), around)
@@ -272,7 +272,7 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
 
 
 async def _respond(request: Request, some: Collection[Record], answer: Callable[[], Record]) -> web.Response:
-    """Answer with the JSON of `answer()`, made in a worker thread if `some`, its attributes, are many or large."""
+    """Answer with the JSON of `answer()`; a worker thread makes it if its attributes, `some`, are many or large."""
     work = max(answer_work(some), listing_work(request, len(some)))
     return await respond_computed(work, lambda: respond_floats(answer(), items=work))
 
@@ -285,7 +285,7 @@ def _base64(request: Request) -> bool:
 
 
 async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamResponse:
-    """Set attributes, given by object id; with `replace=1` and the right to update, replace existing attributes."""
+    """Set the attributes of each object id; with `replace=1` and the right to update, replace existing attributes."""
     asked = request.flag("replace")
     replace = asked and request.domain.allows(request.principal, Right.UPDATE)
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
@@ -299,7 +299,7 @@ async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamRes
 
 
 async def _parsed(request: Request, bodies: Any) -> Record:
-    """Return the stored form of the attributes in `bodies`, by name, in the order of their creation times."""
+    """Return a dict that maps each name in `bodies` to the attribute's stored form, in order of creation times."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):

@@ -40,9 +40,9 @@ from hsparse.wire.record_message import (
 
 MAX_OBJECTS = 10_000
 MAX_IMPLICIT = 256
-"""The most missing groups that one request creates, one after the other: each takes two puts to the store."""
+"""The maximum of missing groups that one request creates, because each group takes two puts to the store."""
 DRAFTED_AT_ONCE = 64
-"""Bodies that are checked without a pause for other requests."""
+"""The number of bodies that are checked without a pause for other requests."""
 DraftMaker = Callable[[Request, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
 """A function of (request, new record, body) that adds the body's content to the record.
 
@@ -52,7 +52,7 @@ It returns a function to call after the object was created, or None.
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object to create, with a link at the path `titles` from `parent` (None: the root group); () means no link."""
+    """An object to create and link at the path `titles` below `parent` (None: the root group); () means no link."""
 
     record: Record
     parent: str | None
@@ -61,7 +61,7 @@ class Draft:
 
 
 async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
-    """Answer a POST that creates one object or a list; all are checked first, and deleted if one creation fails."""
+    """Answer a POST that creates one object or a list. All bodies are checked first; if one creation fails, none stays."""
     body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:
@@ -88,7 +88,7 @@ async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) 
         record["attributes"] = await _attributes(request, body["attributes"], record["created"])
     if body.get("links"):
         if collection != "groups":
-            raise BadRequest("Only a group can have links.")
+            raise BadRequest("Only a group can have links: leave out links.")
         record["links"] = await _links(request, body["links"], record["created"])
     after = await fill(request, record, body)
     parent, titles = _place(request, body)
@@ -96,7 +96,7 @@ async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) 
 
 
 def new_record(request: Request, collection: str, body: Record) -> Record:
-    """Return a new object's record with the keys that all objects have; `BadRequest` if the body's id is invalid."""
+    """Return a new object's record with the keys that all objects have; raise `BadRequest` if its id is invalid."""
     root = request.domain.root_group
     id = body.get("id")
     if id is None:
@@ -132,7 +132,7 @@ async def create(request: Request, drafts: list[Draft]) -> None:
 
 
 async def remove(owners: Owners, id: str) -> None:
-    """Delete an object, for a dataset with its chunks; raise `NotFound` or `Gone` if the object does not exist."""
+    """Delete an object and, if it is a dataset, its chunks; raise `NotFound` or `Gone` if it does not exist."""
     if collection_of(id) != "datasets":
         await owners.apply(DeleteObject(id))
         return
@@ -200,13 +200,13 @@ class _Parents:
     async def _make(self, parent: str, title: str) -> str:
         if not self._implicit:
             raise NotFound(
-                f"There is no group {title!r} in {parent}; make it, or ask for missing groups by implicit=1."
+                f"There is no group {title!r} in {parent}: create it, or create missing groups by implicit=1."
             )
         self._count += 1
         if self._count > MAX_IMPLICIT:
             raise TooLarge(
-                f"More than {MAX_IMPLICIT} groups are missing on the path, the limit of a request. These were created: "
-                "send the other objects in further requests."
+                f"A request creates at most {MAX_IMPLICIT} missing groups. These were created: send the request again to "
+                "create the rest."
             )
         await self._request.make_room(OBJECT_BYTES * (self._objects + self._count))
         record = new_record(self._request, "groups", {})
@@ -224,10 +224,10 @@ class _Parents:
 
 
 def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]:
-    """Return the place of the link to a new object, as `parent` and `titles` of `Draft`."""
+    """Return a pair: the `parent` and the `titles` of the `Draft` of a new object."""
     link, h5path = body.get("link"), body.get("h5path")
     if link is not None and h5path is not None:
-        raise BadRequest("A new object's place is given by link or by h5path, not by both.")
+        raise BadRequest("The body has both link and h5path: leave out one of them.")
     if isinstance(link, dict) and "id" in link and "name" in link:
         return request.domain.member(str(link["id"]), "groups"), (check_title(link["name"]),)
     if link is not None:
@@ -237,7 +237,7 @@ def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]
     if not isinstance(h5path, str):
         raise BadRequest("h5path must be a string.")
     if len(h5path) > MAX_PATH:
-        raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
+        raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}: shorten it.")
     parent = body.get("parent_id")
     if parent is not None and h5path.startswith("/"):
         raise BadRequest("With parent_id, h5path must be relative to that group.")

@@ -38,7 +38,7 @@ from hsparse.wire.message import Record
 
 
 async def post_datasets(request: Request) -> web.StreamResponse:
-    """Create one dataset or many; the values in `value` or `value_base64` are written before the dataset is linked."""
+    """Create one dataset or many. Values in `value` or `value_base64` are written before the dataset is linked."""
     return await post_objects(request, "datasets", _fill_dataset)
 
 
@@ -84,7 +84,7 @@ async def _fill_dataset(
         return None
     if elsewhere:
         raise BadRequest(
-            "A dataset whose data is in a file or in other datasets has no values of its own; leave them out."
+            "A dataset whose data is in a file or in other datasets takes no values: leave out value."
         )
     dataset = StoredDataset.of(record)
 
@@ -97,7 +97,7 @@ async def _fill_dataset(
 
 
 def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
-    """Return whether chunks get statistics: chunks of sparse datasets of numbers do, unless the request declines."""
+    """Return whether chunks get statistics: only for sparse datasets of numbers, unless the request declines them."""
     wanted = properties.get(STATISTICS, True)
     if not isinstance(wanted, bool):
         raise BadRequest(f"{STATISTICS} must be true or false.")
@@ -108,11 +108,11 @@ def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
 async def _initial_values(
     request: Request, body: Record, shape: Shape, datatype: Datatype, locator: Any
 ) -> Values | None:
-    """Return the values of a new dataset from the body, or from the file that `locator` describes, or None."""
+    """Return a new dataset's values from the body or from the file of `locator`, or None if no values are given."""
     value, text = body.get("value"), body.get("value_base64")
     if (value is not None) + (text is not None) + (locator is not None) > 1:
         raise BadRequest(
-            "Give value or value_base64 or the initializer of a chunk table, not several of them."
+            "Give only one of value, value_base64 and the initializer of a chunk table."
         )
     if locator is not None:
         check_initial_size(shape, datatype)

@@ -52,7 +52,7 @@ async def get_dataset_type(request: Request) -> web.StreamResponse:
 
 
 async def put_shape(request: Request) -> web.StreamResponse:
-    """Set a dataset's extent; if only one dimension grew, at one end, the answer has a selection of the new elements.
+    """Set a dataset's extent. If it grew in one dimension only, at one end, the answer selects the new elements.
 
     If the extent shrinks, the elements outside of it are erased before the answer.
     """
@@ -91,7 +91,7 @@ def _require_same(
     old: tuple[int, ...] = (),
     lower: tuple[int, ...] = (),
 ) -> None:
-    """Raise `BadRequest` unless a body asks for the same change that its idempotency key was already used for."""
+    """Raise `BadRequest` unless the body asks for the change that its idempotency key was first used for."""
     if "extend" in body:
         dim = body.get("extend_dim", body.get("dim", 0))
         same = [new - old for old, new in zip(before, after, strict=True)] == [
@@ -130,7 +130,7 @@ def growth_selection(
     *,
     in_places: bool = False,
 ) -> str | None:
-    """Return the select string of the new elements if one dimension grew at one end and no other changed, else None."""
+    """Return the select string of the new elements, or None unless one dimension alone changed and grew at one end."""
     changed = [dim for dim, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
     moved = [dim for dim, (was, now) in enumerate(zip(old, lower, strict=True)) if was != now]
     if len(changed) != 1 or after[changed[0]] < before[changed[0]] or moved not in ([], changed):
@@ -147,18 +147,18 @@ def growth_selection(
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Parse a change; raise `BadRequest` if it does not fit the dataset, `Conflict` for an extent beyond `maxdims`."""
+    """Parse a change; raise `BadRequest` if it is invalid for the dataset, `Conflict` for an extent beyond `maxdims`."""
     shape, id, elsewhere = record["shape"], record["id"], class_elsewhere(record)
     if elsewhere == VIRTUAL:
         raise BadRequest(
             f"{id} is virtual: its extent follows from its mappings and their sources; extend the sources."
         )
     if not is_extensible(shape):
-        raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
+        raise BadRequest(f"{id} is not extensible, because it was created without maxdims: create another dataset.")
     has_bounds, has_extend = "shape" in body or "lower" in body, "extend" in body
     if (has_bounds and has_extend) or not (has_bounds or has_extend or "minlower" in body):
         raise BadRequest(
-            "The body must have either shape or extend, or lower or minlower if the dataset has a lower bound."
+            "The body must have shape or extend, not both; a dataset with a lower bound also takes lower and minlower."
         )
     limits = max_dims_of(shape)
     expect = parse_extent(body["expect"]) if "expect" in body else None

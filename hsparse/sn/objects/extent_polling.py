@@ -32,7 +32,7 @@ POLL_SECONDS = 0.2
 
 
 class ExtentLooks:
-    """Reads the records of datasets for requests that wait for a change: once each `POLL_SECONDS` for all of them."""
+    """Reads dataset records for requests that wait for a change, once in `POLL_SECONDS` for all requests together."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -58,9 +58,9 @@ def _in_new_context(work: Coroutine[Any, Any, Record]) -> asyncio.Task[Record]:
 
 
 async def changed_record(request: Request) -> Record:
-    """Return the dataset's record; with `wait`, once its bounds differ from the expected ones, or after that time.
+    """Return the dataset's record; with `wait` seconds, wait at most that long until its bounds differ from `expect`.
 
-    Raises `BadRequest` for too long a wait or one without `expect`, `Conflict` if the dataset's served file changes.
+    Raises `BadRequest` if the wait is too long or `expect` is missing, `Conflict` if the dataset's served file changes.
     """
     record = await request.record("datasets")
     seconds = request.wait_seconds()
@@ -84,9 +84,9 @@ async def changed_record(request: Request) -> Record:
 
 
 def _known_bounds(request: Request) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the parameters `expect` and `expect_lower`; the latter is () if it is missing."""
+    """Return a pair: the parameter `expect`, and the parameter `expect_lower`, or () if it is missing."""
     extent, lower = request.arg("expect"), request.arg("expect_lower")
-    known = _integers(extent, "[0-9]{1,19}", "the extent that is known beside wait: expect=[10,20]")
+    known = _integers(extent, "[0-9]{1,19}", "the known extent if you use wait: expect=[10,20]")
     if lower is None:
         return known, ()
     return known, _integers(lower, "-?[0-9]{1,19}", "the lower bounds that are known: expect_lower=[-5,0]")
@@ -105,7 +105,7 @@ def _has_bounds(shape: Shape, extent: tuple[int, ...], lower: tuple[int, ...]) -
 
 
 async def get_shape(request: Request) -> web.StreamResponse:
-    """Answer with a dataset's dataspace; with `wait`, when it has changed, or after that time."""
+    """Answer with a dataset's dataspace; with `wait` seconds, when it has changed or the seconds have passed."""
     record = await changed_record(request)
     own = f"/datasets/{record['id']}"
     answer = {

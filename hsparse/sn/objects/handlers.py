@@ -34,11 +34,11 @@ from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record
 
 MAX_PREVIEWED_ELEMENTS = 100
-"""The most elements that the link `preview` of a dataset selects."""
+"""The maximum number of elements that the link `preview` of a dataset selects."""
 
 
 CACHE_BYTES = 32 << 20
-"""The most bytes of memory of an `ObjectJsonCache`."""
+"""The maximum of memory in bytes of an `ObjectJsonCache`."""
 RECORD_WEIGHT = 8
 """Estimated bytes of memory of a record for each byte of its JSON."""
 JsonKey = tuple[str, ...]
@@ -61,7 +61,7 @@ class ObjectJsonCache:
         return cls()
 
     def object_json(self, record: Record, *, ignore_nan: bool = False) -> Encoded:
-        """Return an object's JSON with its links and attributes, or a function that returns it if that takes long.
+        """Return an object's JSON with its links and attributes or, if encoding takes long, a function that returns it.
 
         The function may be called in any thread; its result is not cached.
         """
@@ -78,7 +78,7 @@ class ObjectJsonCache:
         return found
 
     def get(self, key: JsonKey, record: Record) -> bytes | None:
-        """Return the JSON cached under `key` for this same record object, else None."""
+        """Return the JSON cached under `key`, or None if there is none or it was cached for another record object."""
         cached = self._made.use(key)
         return None if cached is None or cached[0] is not record else cached[1]
 
@@ -88,7 +88,7 @@ class ObjectJsonCache:
 
 
 async def list_objects(request: Request) -> web.StreamResponse:
-    """Answer with the ids of a collection's objects that hard links reach from the root group, without that group."""
+    """Answer with the ids of a collection's objects that hard links reach from the root group, without the root group."""
     collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}
@@ -133,11 +133,11 @@ async def get_object_by_path(request: Request) -> web.StreamResponse:
 
 def _check_collection(h5path: str, record: Record, collection: str) -> None:
     if collection_of(record["id"]) != collection:
-        raise NotFound(f"{h5path!r} is not one of the {collection}.")
+        raise NotFound(f"{h5path!r} leads to no object of the collection {collection}: ask for it by the collection of its class.")
 
 
 async def delete_object(request: Request) -> web.StreamResponse:
-    """Delete the object whose id is in the URL. Links to it, and the members of a group, stay, as in HSDS."""
+    """Delete the object whose id is in the URL. As in HSDS, links to the object and a group's members stay."""
     id = request.object_id()
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
@@ -176,12 +176,12 @@ async def _make_answer(request: Request, domain: Domain, record: Record, extra: 
 
 
 def object_work(request: Request, record: Record) -> int:
-    """Return the work of making an answer with an object, about its attributes' elements, for `respond_computed`."""
+    """Return the `work` (`respond_computed`) of an answer with an object: the approximate number of elements in it."""
     return answer_work((record.get("attributes") or {}).values()) if request.flag("include_attrs") else 0
 
 
 def object_json_with_class(record: Record, place: ResolvedPath, request: Request) -> Record:
-    """Return the JSON of an object found by path, with its class, its domain and, after an external link, `h5path`."""
+    """Return an object's JSON with `class`, `domain` and, if an external link led to the object, its `h5path` there."""
     found = {"domain": place.domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
     if place.away is not None:
         found["h5path"] = place.away
@@ -189,7 +189,7 @@ def object_json_with_class(record: Record, place: ResolvedPath, request: Request
 
 
 def _requested_json(request: Request, record: Record) -> Record:
-    """Return the JSON of an object; the parameters choose whether it has links and attributes, and their order."""
+    """Return the JSON of an object. The request chooses whether it has links and attributes, and their order."""
     found = object_json(
         record,
         links=request.flag("include_links"),
@@ -224,7 +224,7 @@ def object_hrefs(request: Request, record: Record) -> list[Href]:
 
 
 def preview_select(dims: Sequence[int]) -> str:
-    """Return a select string of at most `MAX_PREVIEWED_ELEMENTS`: index 0, except in the last two dimensions."""
+    """Return a select string of at most `MAX_PREVIEWED_ELEMENTS` elements: index 0 except in the last two dimensions."""
     *_, rows, columns = (1, *(min(dim, MAX_PREVIEWED_ELEMENTS) for dim in dims))
     if rows <= columns:
         columns = min(columns, MAX_PREVIEWED_ELEMENTS // rows)
@@ -246,7 +246,7 @@ async def _fill_group(request: Request, record: Record, body: Record) -> None:
 
 
 async def get_dataset(request: Request) -> web.StreamResponse:
-    """Answer with one dataset; with `verbose`, also with its number of chunks and their bytes, if they are known."""
+    """Answer with one dataset; with `verbose`, also with the number and the bytes of its chunks, if they are known."""
     record, extra = await request.record(), {}
     if request.flag("verbose"):
         counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])

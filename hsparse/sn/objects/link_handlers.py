@@ -87,7 +87,7 @@ async def delete_link(request: Request) -> web.StreamResponse:
 async def _put(
     request: Request, links: dict[str, Record], removed: tuple[str, ...] = ()
 ) -> web.StreamResponse:
-    """Set links, given by group id, and remove the links `removed`; raise if a hard link's target does not exist."""
+    """Set the links of each group id and remove the links `removed`; raise if a hard link's target does not exist."""
     changes = [PutLinks(id, some, removed) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
     async with aclosing(read_each(request.service.owners, list(enumerate(sorted(targets))))) as found:
@@ -100,7 +100,7 @@ async def _put(
 
 
 async def _parsed(request: Request, bodies: Any) -> Record:
-    """Return the stored form of the links in `bodies`, by title, in the order of their creation times."""
+    """Return a dict that maps each title in `bodies` to the link's stored form, in order of creation times."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
     now = request.service.clock.now()

@@ -33,7 +33,7 @@ from hsparse.wire.message import Record
 
 
 async def get_links(request: Request) -> web.StreamResponse:
-    """List a group's links, or the existing links of `titles`; with `follow_links`, links of all groups below too."""
+    """List a group's links (only `titles` if given); `follow_links` lists all links of the group and of groups below."""
     id = request.object_id("groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(request, self=f"{own}/links", home="/", owner=own)}
@@ -54,7 +54,7 @@ async def get_links(request: Request) -> web.StreamResponse:
 
 
 async def post_links(request: Request) -> web.StreamResponse:
-    """Answer with links (of `titles`, or all) of a group or of each in `grp_ids`; `follow_links` adds all below."""
+    """Answer with links of a group, or of each group in `grp_ids`; `follow_links` adds the links of all groups below."""
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
     groups = list(wanted)
@@ -97,7 +97,7 @@ def _of_group(request: Request, wanted: dict[str, NamePlaces | None]) -> Callabl
 
 
 async def _reachable(request: Request, ids: Sequence[str], around: Record) -> web.StreamResponse:
-    """Answer with the links of groups and of all groups below them, by group; `Limit` applies to their total."""
+    """Answer with the links of each group in `ids` and of all groups below; `Limit` applies to all links together."""
     limit = ReplyLimit(request)
 
     def to_json(id: str, group: Record) -> Encoded:

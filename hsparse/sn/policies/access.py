@@ -39,13 +39,13 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
 UNCHECKED_BODY = 1 << 20
-"""The most bytes of a body on routes without a right, because clients without any rights can send such a body."""
+"""The maximum size of a body on routes that need no right, because clients without rights can send these bodies."""
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
 """The top-level folder, which has no record in the store."""
 HOME = "/home"
 ADMIN = "admin"
 MAX_FOLDERS = 1000
-"""The most folders that the files of one read may be in."""
+"""The maximum number of folders that contain the files of one read."""
 
 
 class AccessPolicy:
@@ -93,15 +93,15 @@ class AccessPolicy:
         found = await request.find(request.domain.path, request.route.right)
         if found.identity != request.domain.identity:
             raise Conflict(
-                f"{found.path} was deleted and created again before the body arrived; nothing was applied."
+                f"{found.path} was deleted and created again before the body arrived: send the request again."
             )
         request.found = found
 
 
 def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
-    """Return the service of the bucket that a request names, and the normal form of its domain path, or None.
+    """Return a pair: the service of the request's bucket, and the normal form of its domain path, or None without one.
 
-    A bucket in front of the path comes first. Raises `NotFound` if the bucket is not served, and `BadRequest`.
+    A bucket before the path takes precedence over the parameter. Raises `NotFound` if the bucket is not served.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
@@ -121,9 +121,9 @@ def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, 
 async def find_domain(
     service: Service, path: str, principal: Principal | None = None, *, dangling: bool = False
 ) -> Domain:
-    """Return the domain or folder at `path`; raise `NotFound` or `Gone` if there is none.
+    """Return the domain or folder at `path`; raise `NotFound` or `Gone` if neither exists.
 
-    Objects deleted by another name raise `Gone` unless `dangling` is set. Missing home folders are created.
+    If the objects were deleted by another name, raise `Gone` unless `dangling`. Missing home folders are created.
     """
     if path == "/":
         return TOP_FOLDER
@@ -135,7 +135,7 @@ async def find_domain(
         raise outcome.failure.error()
     record = outcome.record or {}
     if "deleted" in record and not dangling:
-        raise Gone(f"The objects of {path} were deleted by another name of theirs; delete {path} as well.")
+        raise Gone(f"The objects of {path} were deleted by their other name; delete {path} as well.")
     domain = Domain(path, record)
     return domain if ELSEWHERE.isdisjoint(record) else (await with_first_names(service.owners, [domain]))[0]
 
@@ -143,7 +143,7 @@ async def find_domain(
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
     """Create the folder at `path` if it is `/home` or the principal's home, and return its record.
 
-    Returns None for other paths and on a read-only server. A folder that another request has just created is returned.
+    Returns None for other paths and on a read-only server. If another request creates it first, return that record.
     """
     if service.settings.read_only:
         return None
@@ -175,7 +175,7 @@ async def _hide_name(owners: Owners, path: str, principal: Principal, error: Hsp
 
 
 async def _nearest_above(owners: Owners, path: str) -> Domain | None:
-    """Return the nearest folder or domain above `path`, None if there is only the top level."""
+    """Return the nearest folder or domain above `path`, or None if there is only the top level."""
     above = path.rpartition("/")[0]
     paths = []
     while above:
@@ -217,7 +217,7 @@ class UserFileRights:
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` if one of the files is in a folder that the principal may not read, or in no served bucket.
 
-        The nearest folder or domain above a file decides; a file without one is readable by everybody. Raises
+        The nearest folder or domain above a file decides; without one, every user may read the file. Raises
         `BadRequest` for a URI that names no file, `TooLarge` for files in more than `MAX_FOLDERS` folders.
         """
         folders: dict[tuple[str, str], Owners] = {}

@@ -22,15 +22,15 @@ from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 TIMEOUT_HEADER = "Request-Timeout"
-"""The header with the time that a client waits for its answer to begin: seconds, as a decimal number."""
+"""The header that names how many seconds a client waits for its answer to begin, as a decimal number."""
 TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 class Queueing:
     """Admits requests, fairly between users, and sets their deadlines.
 
-    A request without `Request-Timeout` has `timeout` seconds (0: any time). The answer to a read must begin within
-    `max_read_time` seconds (0: any time) and within the time that the client names, or the read is cancelled.
+    A request without `Request-Timeout` has `timeout` seconds (0: no limit). The answer to a read must begin within
+    `max_read_time` seconds (0: no limit) and within the time that the client names, or the read is cancelled.
     """
 
     def __init__(self, admission: Admission, timeout: float, max_read_time: float) -> None:
@@ -73,7 +73,7 @@ def _late(limit: float, max_read_time: float) -> HsparseError:
     """Return the error for an answer that begins too late: `TooLarge` for the node's limit, `Busy` for the client's."""
     if limit == max_read_time:
         return TooLarge(
-            f"The answer did not begin within {limit:g} s, the limit (max_read_time); ask for less at a time."
+            f"The answer did not begin within {limit:g} s, the limit (max_read_time): request less data at a time."
         )
     return Busy(f"The answer did not begin within {limit:g} s, as {TIMEOUT_HEADER} asks; try again.")
 
@@ -112,7 +112,7 @@ class Bodies:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
         if http.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
             raise BadRequest(
-                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
+                "The only Transfer-Encoding of a request's body is chunked; leave out other codings."
             )
         try:
             return await next(request)
