@@ -40,9 +40,9 @@ BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
 """A body may lag `BODY_PATIENCE` seconds behind a rate of `BODY_RATE` bytes a second, and must not pause that long."""
 MAX_WAIT = 60
-"""The most seconds of the `wait` parameter: how long a request may wait for an object or event."""
+"""The maximum number of seconds of the `wait` parameter: how long a request may wait for an object or event."""
 MAX_DIGITS = 19
-"""The most digits of a number in a query parameter: 2^63-1 has 19."""
+"""The maximum number of digits of a number in a query parameter: 2^63-1 has 19."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 OBJECT_BYTES = 4096
@@ -215,7 +215,7 @@ class Request:
     found: Domain | None = None
     """The domain, or None on routes without a right. It is loaded again after the request has waited for its body."""
     limit: int
-    """The most bytes that the body may have."""
+    """The maximum number of bytes that the body may have."""
     memory: BodyMemory | None = None
     """The memory taken for the body, released at the end of the request, or None if none was taken."""
     small: bytearray | None = None
@@ -296,18 +296,18 @@ class Request:
     # --- parameters -----------------------------------------------------------------------------------
 
     def arg(self, name: str) -> str | None:
-        """Return a query parameter, None if it is missing."""
+        """Return a query parameter, or None if it is missing."""
         return self.http.query.get(name)
 
     def wait_seconds(self) -> int:
-        """Return the `wait` parameter in seconds, 0 if it is missing; `BadRequest` if it exceeds `MAX_WAIT`."""
+        """Return the `wait` parameter in seconds, or 0 if it is missing; `BadRequest` if it exceeds `MAX_WAIT`."""
         seconds = self.number("wait") or 0
         if seconds > MAX_WAIT:
             raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after that.")
         return seconds
 
     def flag(self, name: str) -> bool:
-        """Return a query parameter as a boolean, False if it is missing; `BadRequest` for any other text."""
+        """Return a query parameter as a boolean, or False if it is missing; raise `BadRequest` for any other text."""
         text = self.http.query.get(name, "").lower()
         if text in TRUE:
             return True
@@ -316,7 +316,7 @@ class Request:
         raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
 
     def number(self, name: str) -> int | None:
-        """Return a query parameter as an integer, None if it is missing; `BadRequest` unless it is non-negative."""
+        """Return a query parameter as an integer, or None if it is missing; `BadRequest` unless it is non-negative."""
         text = self.http.query.get(name)
         if text is None:
             return None
@@ -414,7 +414,7 @@ class Request:
         return self.memory
 
     async def part(self, nbytes: int) -> bytearray:
-        """Return the next `nbytes` of a body that is read in parts; `BadRequest` if it was cut short.
+        """Return the next `nbytes` of a body that is read in parts; raise `BadRequest` if it was cut short.
 
         Memory is taken for one part, the largest: the caller must have dropped the previous part.
         """

@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_HEADER = 32 * 1024
-"""The most bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
+"""The maximum number of bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
 MAX_HEADERS = 128
-"""The most headers of a request, a limit of aiohttp."""
+"""The maximum number of headers of a request, a limit of aiohttp."""
 CREDENTIALS = (b"Bearer ", b"Basic ")
 TOLD = ("Too many headers", "Missing 'Host'", "Duplicate '")
 """Beginnings of aiohttp's error messages that can be shown to clients, because they quote no header's value."""
 MAX_LINE = 16 * 1024
-"""The most bytes of a request line: selections may be long."""
+"""The maximum number of bytes of a request line: selections may be long."""
 IDLE_SECONDS = 300.0
 """Seconds that an idle connection stays open: longer than in proxies, so that a proxy closes the connection first."""
 STOP_SECONDS = 5.0

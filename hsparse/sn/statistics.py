@@ -40,7 +40,7 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutRecord
 
 MAX_LISTED = 10_000
-"""The most datasets of a domain whose counts are stored one by one; the sums include all datasets."""
+"""The maximum number of datasets of a domain whose counts are stored one by one; the sums include all datasets."""
 SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
 log = logging.getLogger(__name__)

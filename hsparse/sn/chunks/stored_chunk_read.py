@@ -98,7 +98,7 @@ async def post_chunk_values(request: Request) -> web.StreamResponse:
     dataset = await load_dataset(request)
     if dataset.elsewhere:
         raise Unsupported(
-            f"{dataset.id} has no chunk objects, because its data is in a file or in other datasets: read values instead."
+            f"{dataset.id} has no chunk objects, because its data is in a file or in other datasets: read values."
         )
     body = await read_json_object(request)
     named = NamedChunks.parse(body, dataset, request.service.settings.max_request_size)

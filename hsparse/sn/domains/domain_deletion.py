@@ -86,7 +86,7 @@ class DomainDeletions:
         outcome.unwrap()
         if not outcome.changed:
             log.warning(
-                "The objects of %s (%s) were not deleted: a reply was lost; run `hsparse sweep` to delete unnamed objects.",
+                "The objects of %s (%s) were not deleted: a reply was lost. Run `hsparse sweep` to delete them.",
                 root,
                 path,
             )

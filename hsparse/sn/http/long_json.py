@@ -132,7 +132,7 @@ def _invalid(why: str, place: int) -> BadRequest:
 
 
 def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
-    """Return a dict that maps each level to the indices of its first and last comma, not in a string, in each window."""
+    """Return a dict that maps each level to the indices of its first and last comma outside strings in each window."""
     found: dict[int, list[int]] = {}
     depth, in_text, escaped = 0, False, False
     for start in range(0, len(data), window):

@@ -118,7 +118,7 @@ def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
 
 
 def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:
-    """Return the absolute URL of `path` with two query parts: `domain` (default: the request's), and the text `more`."""
+    """Return the absolute URL of `path` with two query parts: `domain` (default: the request's) and the text `more`."""
     http = request.http
     named = domain if domain is not None else http.query.get("domain")
     parameters = "&".join(filter(None, (named and f"domain={named}", more)))

@@ -61,7 +61,7 @@ class Draft:
 
 
 async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
-    """Answer a POST that creates one object or a list. All bodies are checked first; if one creation fails, none stays."""
+    """Answer a POST that creates one object or a list. All bodies are checked first. If one creation fails, all fail."""
     body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:
@@ -205,8 +205,8 @@ class _Parents:
         self._count += 1
         if self._count > MAX_IMPLICIT:
             raise TooLarge(
-                f"A request creates at most {MAX_IMPLICIT} missing groups. These were created: send the request again to "
-                "create the rest."
+                f"A request creates at most {MAX_IMPLICIT} missing groups. These were created: send the request again "
+                "to create the rest."
             )
         await self._request.make_room(OBJECT_BYTES * (self._objects + self._count))
         record = new_record(self._request, "groups", {})

@@ -147,7 +147,7 @@ def growth_selection(
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Parse a change; raise `BadRequest` if it is invalid for the dataset, `Conflict` for an extent beyond `maxdims`."""
+    """Parse a change; raise `BadRequest` if it is invalid for the dataset, `Conflict` if it exceeds `maxdims`."""
     shape, id, elsewhere = record["shape"], record["id"], class_elsewhere(record)
     if elsewhere == VIRTUAL:
         raise BadRequest(

@@ -88,7 +88,7 @@ class ObjectJsonCache:
 
 
 async def list_objects(request: Request) -> web.StreamResponse:
-    """Answer with the ids of a collection's objects that hard links reach from the root group, without the root group."""
+    """Answer with the ids of a collection's objects, except the root group, that hard links reach from the root group."""
     collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}
@@ -133,7 +133,7 @@ async def get_object_by_path(request: Request) -> web.StreamResponse:
 
 def _check_collection(h5path: str, record: Record, collection: str) -> None:
     if collection_of(record["id"]) != collection:
-        raise NotFound(f"{h5path!r} leads to no object of the collection {collection}: ask for it by the collection of its class.")
+        raise NotFound(f"{h5path!r} is not one of the {collection}: ask for it at the path of its collection.")
 
 
 async def delete_object(request: Request) -> web.StreamResponse:
@@ -224,7 +224,7 @@ def object_hrefs(request: Request, record: Record) -> list[Href]:
 
 
 def preview_select(dims: Sequence[int]) -> str:
-    """Return a select string of at most `MAX_PREVIEWED_ELEMENTS` elements: index 0 except in the last two dimensions."""
+    """Return a select string of at most `MAX_PREVIEWED_ELEMENTS` elements: index 0 but for the last two dimensions."""
     *_, rows, columns = (1, *(min(dim, MAX_PREVIEWED_ELEMENTS) for dim in dims))
     if rows <= columns:
         columns = min(columns, MAX_PREVIEWED_ELEMENTS // rows)

@@ -33,7 +33,7 @@ from hsparse.wire.message import Record
 
 
 async def get_links(request: Request) -> web.StreamResponse:
-    """List a group's links (only `titles` if given); `follow_links` lists all links of the group and of groups below."""
+    """List a group's links (only `titles` if given); `follow_links` lists all links of it and of the groups below."""
     id = request.object_id("groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(request, self=f"{own}/links", home="/", owner=own)}
@@ -54,7 +54,7 @@ async def get_links(request: Request) -> web.StreamResponse:
 
 
 async def post_links(request: Request) -> web.StreamResponse:
-    """Answer with links of a group, or of each group in `grp_ids`; `follow_links` adds the links of all groups below."""
+    """Answer with links of a group, or of each group in `grp_ids`; `follow_links` adds links of all groups below."""
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
     groups = list(wanted)

@@ -18,7 +18,7 @@ from hsparse.sn.route import Route
 
 CLIENT_BITS = 64
 MAX_CACHED_ADDRESSES = 10_000
-"""The most addresses whose networks are cached."""
+"""The maximum number of addresses whose networks are cached."""
 MAX_BUCKETS = 10_000
 """The most token buckets in memory. The least recently used one is evicted first: it tends to be full, as if new."""
 BURST_SECONDS = 10
@@ -47,7 +47,7 @@ class Authentication:
         return await next(request)
 
     async def _signed_in(self, request: Request) -> Principal:
-        """Return the principal that the credential names. Until then the request counts for its client's network."""
+        """Return the credential's principal. Until it is known, the request counts for its client's network."""
         request.trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
         request.checks.append(self._require_same)
         try:
@@ -75,10 +75,10 @@ class RateLimit:
         self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
         self._clock = clock
         self._buckets: BoundedCache[str, tuple[float, float]] = BoundedCache.of_entries(MAX_BUCKETS)
-        """The tokens that each user has left, and the time when they were counted."""
+        """Maps each user to a pair: the tokens that are left, and the monotonic time at which they were counted."""
 
     def take(self, who: str) -> None:
-        """Count a request of `who`; raise `RateLimited`, with the time to wait, if there is no token left."""
+        """Take one of the tokens of `who` for a request; if no token is left, raise `RateLimited` with the time to wait."""
         now = self._clock.monotonic()
         tokens, then = self._buckets.get(who, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)

@@ -1,7 +1,7 @@
 """Compressed answers for clients that accept them.
 
-JSON is compressed by default. Binary values are compressed only if the settings say so: stock clients always accept
-gzip, and values that do not compress would be ten times slower.
+JSON is compressed by default. Binary values are compressed only if the settings say so: clients of HSDS always accept
+gzip, and sending values that compress badly would be ten times slower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 SHORT_ANSWERS = frozenset({"PUT", "DELETE"})
 """Methods whose answers are too short to compress."""
 MIN_COMPRESSED_BYTES = 4096
-"""The fewest bytes of a body that is compressed."""
+"""The minimum number of bytes of a body that is compressed."""
 
 
 class Compression:
@@ -41,7 +41,7 @@ class Compression:
         return response
 
     def choose(self, request: Request, media: str, response: web.StreamResponse) -> Coding | None:
-        """Return the coding of a stream of this media type, None for no compression; set the headers of `response`."""
+        """Return a stream's coding, or None if it stays uncompressed; set the headers of `response` accordingly."""
         if not self._is_wanted(media):
             return None
         response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
@@ -71,7 +71,7 @@ class Compression:
 
 
 def _size(response: web.Response) -> int:
-    """Return the size in bytes of a body that is in memory, 0 for other bodies."""
+    """Return the size in bytes of a body that is in memory, or 0 for other bodies."""
     body = response.body
     if isinstance(body, payload.BytesPayload):
         return body.size or 0

@@ -47,7 +47,7 @@ class Cors:
         return await next(request)
 
     def headers(self, origin: str) -> dict[str, str]:
-        """Return the CORS headers of an answer to a page of `origin`, {} if that page may not read the answer."""
+        """Return the CORS headers of an answer to a page of `origin`, or {} if that page may not read the answer."""
         if self._any:
             return FOR_ANY
         if origin not in self._origins:
@@ -60,7 +60,7 @@ class Cors:
 
 
 def _preflight(http: web.BaseRequest) -> dict[str, str]:
-    """Return the headers of a preflight's answer, which allow the requested method or, if it is unknown, all methods.
+    """Return the headers of a preflight's answer. They allow the requested method, or all methods if it is unknown.
 
     The request that follows the preflight is authenticated as usual.
     """

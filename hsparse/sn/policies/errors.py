@@ -1,4 +1,4 @@
-"""The error middleware: every error is answered as JSON of one shape, with a sentence that says what to do."""
+"""The error middleware: it answers every error as JSON with the same keys and a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Errors:
         return True
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        """Turn errors into answers, log unexpected ones; cancel after a hang-up or when the answer has begun."""
+        """Turn errors into answers; log unexpected errors. Raise `CancelledError` if the client is gone or was answered."""
         try:
             return await next(request)
         except HsparseError as error:

@@ -34,7 +34,7 @@ FETCH_SITE = "Sec-Fetch-Site"
 OWN_SITES = frozenset({"same-origin", "none"})
 """The values of `Sec-Fetch-Site` for the server's own pages, and for requests that no page caused."""
 MAX_CACHED_HOSTS = 256
-"""The most values of `Host` whose decisions are cached."""
+"""The maximum number of values of `Host` whose decisions are cached."""
 
 
 def named_origins(origins: tuple[str, ...]) -> frozenset[str]:
@@ -53,7 +53,7 @@ SIMPLE_MEDIA = frozenset({"application/x-www-form-urlencoded", "multipart/form-d
 
 
 class PageGuard:
-    """Refuses requests to hosts other than loopback and `hosts`, and requests of pages of origins not in `origins`.
+    """Refuses requests to hosts other than loopback and `hosts`, and requests from pages of origins not in `origins`.
 
     Navigation by links from any page is allowed. `*` in `origins` is ignored: without users, each origin must be named.
     """
@@ -71,7 +71,7 @@ class PageGuard:
         return await next(request)
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise `Forbidden` for a host that is not allowed, or a page of another site that is not in `origins`."""
+        """Raise `Forbidden` if the host is not allowed, or if a page of another site not in `origins` sent the request."""
         host, origin = headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN)
         if host is not None and not self._is_ours(host):
             raise Forbidden(
@@ -128,7 +128,7 @@ class FormGuard:
         # Methods other than POST need a preflight, so they are allowed without a body.
         if media in SIMPLE_MEDIA or (not media and method == hdrs.METH_POST):
             raise Forbidden(
-                "A page of another site sent this as a form can, without asking for permission: send it as "
+                "A page of another site sent this request without a preflight, as forms do: send it as "
                 "application/json or application/octet-stream, or name the page's origin in --cors-origins."
             )
 

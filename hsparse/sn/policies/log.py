@@ -37,7 +37,7 @@ ABORTED = "aborted"
 """The status in the log of an answer whose connection was aborted."""
 UNKNOWN = "-"
 LONGEST_PATH = 2000
-"""The most characters of a path in the log."""
+"""The maximum number of characters of a path in the log."""
 LONGEST_METHOD = 20
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that monitoring requests every few seconds; their requests have no spans and no lines in the access log."""
@@ -45,7 +45,7 @@ PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 
 @dataclass(frozen=True, slots=True)
 class AccessEntry:
-    """A request in the access log: `time` in Unix seconds, `size` of the answer's body in bytes, `seconds` it took."""
+    """A request in the access log: its `time` (Unix seconds), the `size` of its answer's body, its duration `seconds`."""
 
     time: float
     trace: RequestTrace
@@ -147,7 +147,7 @@ class RequestLog:
 
 
 def _end_span(span: Span, entry: AccessEntry) -> None:
-    """End the span of a request, with the facts in its access log entry."""
+    """End the span of a request; set its attributes from the request's access log entry."""
     facts: dict[str, Attribute] = {
         "http.request.method": entry.method,
         "url.path": entry.path,

@@ -11,7 +11,7 @@ from hsparse.sn.route import Route
 
 
 class ReadOnly:
-    """Refuses requests that change something, before anything is read for them; `sentence` is the error's message."""
+    """Refuses requests that change something before their domain is loaded; `sentence` is the error's message."""
 
     def __init__(self, sentence: str) -> None:
         self._sentence = sentence

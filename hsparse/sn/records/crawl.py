@@ -52,12 +52,12 @@ class RecordSource(Protocol):
     pace: Pace
 
     def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield the records batch by batch. Callers must not modify them."""
+        """Yield pairs of a name and its record, batch by batch. Callers must not modify the records."""
         ...
 
 
 class RecordReader:
-    """A `RecordSource` of the objects `ids`, by name; it raises the error of a record that cannot be read."""
+    """A `RecordSource` of the objects in `ids`, which maps names to ids; raises the error of an unreadable record."""
 
     def __init__(self, owners: Owners, ids: dict[str, str]) -> None:
         self.pace = Pace()
@@ -86,7 +86,7 @@ class VisitedSet:
         self._runs: list[Numbers] = []
 
     def add(self, numbers: Numbers) -> Numbers:
-        """Add numbers; return the new ones, ascending and unique."""
+        """Add `numbers` to the set; return the numbers that it did not contain, ascending and unique."""
         new = np.unique(numbers)
         for run in self._runs:
             places = np.minimum(np.searchsorted(run, new), len(run) - 1)
@@ -106,8 +106,8 @@ class VisitedSet:
 class Crawl:
     """A `RecordSource` that follows hard links from `starts`, objects of one domain, roughly breadth first.
 
-    It reads groups and, with `leaves`, datasets and committed types. It skips links whose target was deleted or is in
-    another domain. Once `ended()` is true it follows no more links, and yields only the objects that it has found.
+    It reads groups and, if `leaves` is true, datasets and committed types. It skips links to a target deleted or in
+    another domain. Once `ended()` is true, it follows no more links and yields only the objects found so far.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Crawl:
         self._add(list(starts))
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield the records, by id, batch by batch. Callers must not modify them."""
+        """Yield pairs of an id and its record, batch by batch. Callers must not modify the records."""
         while self._next:
             async with aclosing(self._owners.read_parts(self._batch())) as parts:
                 async for _, outcomes in parts:

@@ -47,7 +47,7 @@ MOST_ASKED, MOST_SOUGHT = 100, 10_000
 For more chunks, a shrink lists all of the dataset's chunks.
 """
 SMALL_RECORD = 16 * 1024
-"""The most bytes of JSON of a record whose dataset is cached."""
+"""The maximum number of bytes of JSON of a record whose dataset is cached."""
 RECORD_BYTES = 10
 """Bytes of memory that a cached dataset takes for each byte of its record's JSON, without type and fill value."""
 KNOWN_BYTES = 64 * 1024 * 1024
@@ -60,7 +60,7 @@ ORIGIN = re.compile(r"\[-?[0-9]{1,18}(,-?[0-9]{1,18})*\]")
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset with a simple or scalar dataspace; `extent` is `()` if scalar, a `SignedExtent` with lower bounds."""
+    """A dataset with a simple or scalar dataspace; `extent` is () if scalar, a `SignedExtent` if it has lower bounds."""
 
     id: str
     record: Record
@@ -70,9 +70,9 @@ class StoredDataset:
     dtype: np.dtype[Any]
     arrays: FixedArrays | VlenArrays
     elsewhere: str = ""
-    """The layout class if the data is not in the dataset's own chunk objects (see `OtherData`); else empty."""
+    """The layout class if the data is not in the dataset's own chunk objects (see `OtherData`), otherwise ""."""
     grown_from: tuple[int, ...] = ()
-    """The extent before an append, in the form that `ChunkSelection.begins_outside` takes; else empty."""
+    """The extent before an append, as `ChunkSelection.begins_outside` takes it, or () if no append grew the extent."""
     rights: FileRights | None = None
     """The reader's rights to files that the data may be in, if they are needed."""
 
@@ -89,7 +89,7 @@ class StoredDataset:
     def _parsed(cls, record: Record) -> StoredDataset:
         shape = record["shape"]
         if shape["class"] == "H5S_NULL":
-            raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
+            raise BadRequest(f"{record['id']} has a null dataspace, so it has no values to read or write.")
         spec = chunk_spec(record)
         extent = tuple(shape.get("dims") or ())
         if lower := lower_of(shape):
@@ -109,7 +109,7 @@ class StoredDataset:
     def seen_by(self, places: str | None) -> StoredDataset:
         """Return the dataset with the coordinates that `places` asks for; raise `BadRequest` for an unknown value.
 
-        They count from the first element (None), are signed (`signed`), or count from an origin such as `[-5,0]`.
+        Coordinates count from the first element (None), are signed (`signed`), or count from an origin like `[-5,0]`.
         """
         if places is None:
             return self
@@ -148,11 +148,11 @@ class StoredDataset:
         return replace(grown, grown_from=tuple(before))
 
     def require_places(self) -> None:
-        """Raise `BadRequest` if the dataset has lower bounds and the request's coordinates count from them."""
+        """Raise `BadRequest` if the dataset has lower bounds and the request lacks the parameter `places`."""
         if isinstance(self.extent, SignedExtent) and not self.extent.in_places:
             raise BadRequest(
-                f"{self.id} has the lower bound {list(self.extent.lower)}, with which chunks do not begin at multiples "
-                "of their dimensions: ask with places=signed."
+                f"{self.id} has the lower bound {list(self.extent.lower)}, so chunks do not begin at multiples of their "
+                "dimensions: add places=signed to the request."
             )
 
     @property
@@ -168,9 +168,9 @@ class StoredDataset:
     def require_writable(self) -> None:
         """Raise `BadRequest` if the dataset is virtual or its data is in a file; such data is never written."""
         if self.elsewhere == VIRTUAL:
-            raise BadRequest(f"{self.id} cannot be written: it is virtual, write to its sources.")
+            raise BadRequest(f"{self.id} cannot be written because it is virtual: write to its source datasets.")
         if self.elsewhere:
-            raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
+            raise BadRequest(f"{self.id} cannot be written because its data is in an HDF5 file: change the file, or copy the dataset.")
 
 
 _KNOWN: BoundedCache[str, StoredDataset] = BoundedCache(KNOWN_BYTES)
@@ -180,7 +180,7 @@ _MET: BoundedCache[str, int] = BoundedCache.of_entries(MOST_UNKNOWN)
 
 
 def _remember(dataset: StoredDataset) -> None:
-    """Cache a dataset whose small record object is seen again, which only data nodes in this process return."""
+    """Cache a dataset with a small record if the same record object was seen before (data nodes in this process)."""
     this, last = id(dataset.record), _MET.forget(dataset.id) or 0
     if this == last and (nbytes := len(orjson.dumps(dataset.record))) <= SMALL_RECORD:
         _KNOWN.keep(dataset.id, dataset, RECORD_BYTES * nbytes + dataset.spec.nbytes)
@@ -195,7 +195,7 @@ async def load_dataset(request: Request) -> StoredDataset:
 
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, StoredDataset]:
-    """Load the datasets of these ids from the request's domain; return them by id."""
+    """Return a dict that maps each of `ids` to its dataset in the request's domain."""
     own = [request.domain.member(id, "datasets") for id in ids]
     rights, places = request.file_rights(), request.arg("places")
     found: dict[str, StoredDataset] = {}
@@ -227,7 +227,7 @@ async def list_chunks(owners: Owners, dataset: StoredDataset, most: int | None =
 
 
 def scaled_of_keys(dataset: StoredDataset, keys: Iterable[str]) -> NDArray[np.uint64]:
-    """Return the scaled coordinates in chunk keys, (k, rank) uint64; other keys are left out."""
+    """Return the scaled coordinates of the chunk keys among `keys`, (k, rank) uint64; other keys are ignored."""
     return _coordinates([scaled for key in keys if (scaled := _scaled_of(dataset, key)) is not None], dataset)
 
 
@@ -237,7 +237,7 @@ def _coordinates(found: Sequence[tuple[int, ...]], dataset: StoredDataset) -> ND
 
 
 def _scaled_of(dataset: StoredDataset, key: str) -> tuple[int, ...] | None:
-    """Return the scaled coordinates in a chunk's key, None for other keys."""
+    """Return the scaled coordinates in a chunk's key, or None for other keys."""
     scaled, rank = dataset.spec.scaled_of(key), len(dataset.extent)
     return None if scaled is None or len(scaled) != max(rank, 1) else scaled[:rank]
 
@@ -245,7 +245,7 @@ def _scaled_of(dataset: StoredDataset, key: str) -> tuple[int, ...] | None:
 async def _stored(
     owners: Owners, dataset: StoredDataset, most: int | None = None, sought: Sequence[str] | None = None
 ) -> list[tuple[int, ...]]:
-    """Return the scaled coordinates of all stored chunks or, at least, of those with the keys `sought`, in key order.
+    """Return the scaled coordinates of all stored chunks in key order, or at least of stored chunks with keys `sought`.
 
     After each page the listing resumes at the next sought key, so it takes at most one page for each sought key.
     """
@@ -259,7 +259,7 @@ async def _stored(
             if (scaled := _scaled_of(dataset, key)) is not None:
                 found.append(scaled)
         if most is not None and len(found) > most:
-            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
+            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; request pages of chunks instead.")
         if not listing.more:
             break
         marker, limit = listing.keys[-1], min(2 * limit, KEYS_AT_ONCE)
@@ -292,7 +292,7 @@ async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> R
 
 
 def _cut(dataset: StoredDataset) -> tuple[list[range], list[range]]:
-    """Return two lists of ranges of scaled coordinates, one range per dimension, which say what a shrink cuts.
+    """Return a pair of lists with one range of scaled coordinates per dimension, which tell what a shrink cuts.
 
     A shrink cuts a chunk whose coordinates are all in the first ranges, unless they are all in the second ranges.
     """

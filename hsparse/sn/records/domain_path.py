@@ -29,7 +29,7 @@ def normal_path(service: Service, text: str) -> str:
 
 
 def at_snapshot(text: str, query: Mapping[str, str]) -> str:
-    """Return the domain path `<path>@<number>` of the snapshot in `?snapshot=`; `BadRequest` if that is no number."""
+    """Return the path `<path>@<number>` of the snapshot in `?snapshot=`; raise `BadRequest` if it is no number."""
     number = query["snapshot"]
     if not number.isascii() or not number.isdigit() or not 0 < int(number[:10]) < 10**9:
         raise BadRequest(f"snapshot must be the number of a snapshot, not {number[:40]!r}.")
@@ -38,7 +38,7 @@ def at_snapshot(text: str, query: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def parsed_path(text: str) -> tuple[str | None, str]:
-    """Split a domain path into the bucket, if it names one, and the path's normal form; `BadRequest` if malformed."""
+    """Return a pair: the bucket in a domain path or None, and the path's normal form. Raise `BadRequest` if invalid."""
     bucket = None
     if len(text) > 2 * MAX_DOMAIN_PATH:  # bounds the cache's memory
         raise BadRequest(f"The domain's path has {len(text)} characters; the limit is {MAX_DOMAIN_PATH}.")
@@ -64,7 +64,7 @@ def parsed_path(text: str) -> tuple[str | None, str]:
 
 
 def check_new_path(path: str) -> None:
-    """Raise `BadRequest` for the path of a new domain that a case-insensitive store could take for a reserved one.
+    """Raise `BadRequest` for a new domain's path that a case-insensitive store could take for a reserved path.
 
     Long components and spaces other than U+0020 are refused as well. Existing domains and files with such paths can
     still be read and deleted.
@@ -84,14 +84,14 @@ def check_new_path(path: str) -> None:
 
 
 def bucket_name(text: str) -> str:
-    """Return a valid bucket name without `s3://`; `BadRequest` for others."""
+    """Return a valid bucket name without `s3://`; raise `BadRequest` for others."""
     return check_bucket_name(text.removeprefix("s3://"))
 
 
 def check_bucket(service: Service, bucket: str | None) -> None:
     """Raise `NotFound` if `bucket` is neither None nor the request's bucket, `BadRequest` if it is no valid name."""
     if bucket and bucket_name(bucket) != service.settings.bucket:
-        raise NotFound(f"The bucket {bucket!r} is not that of the request: links stay in one bucket.")
+        raise NotFound(f"The bucket {bucket!r} is not the request's bucket, which links cannot leave: name a domain of it.")
 
 
 def is_unicode(text: str) -> bool:

@@ -33,7 +33,7 @@ KNOWN_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """A dataset's stored chunks: `scaled: (k, rank) uint64` relative to `base`, and each data node's version."""
+    """A dataset's stored chunks: `scaled: (k, rank) uint64` relative to `base`, and the version of each data node."""
 
     versions: Versions
     base: tuple[int, ...]
@@ -43,7 +43,7 @@ class _Listing:
 _KNOWN: BoundedCache[str, _Listing] = BoundedCache(KNOWN_BYTES, KNOWN_BYTES // 2)
 """Listings by dataset id. A dataset with the same id in another bucket has other versions, so it never matches."""
 _LISTING: SingleFlight[tuple[str, Versions], Scaled] = SingleFlight()
-"""The listings under way (single flight), by dataset and the versions that they began with."""
+"""Maps a dataset and the versions at the begin of a listing to the listing that is under way (single flight)."""
 
 
 async def stored_chunks(owners: Owners, dataset: StoredDataset) -> Scaled:

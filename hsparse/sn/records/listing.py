@@ -1,6 +1,6 @@
 """Listings of links and attributes: pages, patterns, and errors about missing names.
 
-The parameter `Marker` is the last name that the client has, and `Limit` is the number of names that it wants. The
+The parameter `Marker` is the last name that the client has, and `Limit` the number of names that the client wants. The
 parameter `pattern` may have `*`, `?` and `[a-z]`.
 """
 
@@ -32,7 +32,7 @@ def page_of(request: Request, names: list[str], what: str) -> list[str]:
     marker = request.arg("Marker")
     if marker:
         if marker not in names:
-            raise NotFound(f"There is no {what} {marker!r} to continue after (Marker).")
+            raise NotFound(f"There is no {what} {marker!r}; Marker must be the last name of the previous page.")
         names = names[names.index(marker) + 1 :]
     return matching_names(request, names)
 
@@ -53,7 +53,7 @@ class ReplyLimit:
         self._left = request.number("Limit") or None
 
     def take(self, names: list[str]) -> list[str]:
-        """Return the names that match `pattern`, at most as many as are left, and subtract their number."""
+        """Return the names that match `pattern`, up to the rest of the limit; subtract their number from the limit."""
         matches = name_matcher(self._request.arg("pattern"))
         taken = [name for name in names if matches(name)][: self._left]
         if self._left is not None:
@@ -66,17 +66,17 @@ class ReplyLimit:
 
 
 def ordered_names(request: Request, items: dict[str, Any]) -> list[str]:
-    """Return the names of links or attributes, in the order of names or, with `CreateOrder`, of creation."""
+    """Return the names of links or attributes, sorted by name or, if `CreateOrder` is set, by creation time."""
     if request.flag("CreateOrder"):
         return sorted(items, key=lambda name: items[name].get("created", 0))
     return sorted(items)
 
 
 def split_names(request: Request, parameter: str) -> tuple[str, ...]:
-    """Split the names in a query parameter at `separator` (default "/"); `BadRequest` if there are none."""
+    """Split the names in a query parameter at `separator` (default "/"); raise `BadRequest` if there are none."""
     text = request.arg(parameter)
     if not text:
-        raise BadRequest(f"The parameter {parameter} must have names, joined by the separator.")
+        raise BadRequest(f"The parameter {parameter} must have names, joined by / or by the parameter separator.")
     return tuple(dict.fromkeys(text.split(request.arg("separator") or "/")))
 
 
@@ -87,7 +87,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
     if len(pattern) > MAX_PATTERN:
         raise BadRequest(f"The pattern has {len(pattern)} characters; the limit is {MAX_PATTERN}.")
     if pattern.count("[") != pattern.count("]"):
-        raise BadRequest(f"The pattern {pattern!r} has an unmatched bracket.")
+        raise BadRequest(f"The pattern {pattern!r} has an unmatched bracket: close it, or write [[] for a bracket.")
     try:
         return NamePattern(pattern).matches
     except re.error as error:
@@ -95,7 +95,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
 
 
 def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Encoded:
-    """Return the JSON of `make()`, which lists `count` names, or a function that returns it if that takes long."""
+    """Return the JSON of `make()`, a listing of `count` names, or a function that returns the JSON if it takes long."""
     return encode_unless_long(listing_work(request, count), make)
 
 

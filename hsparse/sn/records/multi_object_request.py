@@ -13,7 +13,7 @@ from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
 MAX_SET = 100_000
-"""The most links or attributes that one request sets, counted over all its objects."""
+"""The maximum number of links or attributes that one request sets, counted over all its objects."""
 ITEMS_AT_ONCE = 256
 """Links or attributes that are processed without a pause for other requests."""
 NamePlaces: TypeAlias = dict[str, int]
@@ -32,7 +32,7 @@ class MultiObjectRequest:
     async def parsed(
         self, request: Request, body: Record, parse: Callable[[Any], Awaitable[Record]]
     ) -> dict[str, Record]:
-        """Return the items to set, by object id, as `parse` returns them; callers must not modify them.
+        """Return a dict that maps each object id to the items to set, as `parse` returns them. Do not modify the items.
 
         The body has items for the object in the URL, or items for all ids in a list, which are parsed once, or a dict
         with items for each id. Raises `TooLarge` if the objects would get too many items or bytes in total.
@@ -58,7 +58,7 @@ class MultiObjectRequest:
         return {self._check(request, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
 
     async def wanted(self, request: Request, body: Record) -> dict[str, NamePlaces | None]:
-        """Return the wanted names by object id, None for all; raise `TooLarge` for more than `MAX_NAMES` in total."""
+        """Return a dict of each object id's wanted names (None: all names); raise `TooLarge` beyond `MAX_NAMES` names."""
         ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:
@@ -110,5 +110,5 @@ def _places(names: list[str] | None) -> NamePlaces | None:
 
 
 def stored_names(names: NamePlaces, stored: Record) -> list[str]:
-    """Return the `names` that are keys of `stored`, in the order of `names`, in time proportional to the smaller."""
+    """Return the `names` that are keys of `stored`, in the order of `names`; takes time in the smaller of the two."""
     return sorted(names.keys() & stored.keys(), key=names.__getitem__)

@@ -1,7 +1,7 @@
 """Match names with `*`, `?` and `[a-z]`, as `fnmatch` does, in time proportional to the name's length.
 
 A pattern is split at its stars into parts of fixed length. The first part must begin the name and the last must end it.
-Each other part is searched after the one before, and its first match can be taken without backtracking.
+Each other part is searched after the match of the previous part. Its first match is taken, without backtracking.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Part:
         return self._expression.match(name, at) is not None
 
     def find(self, name: str, start: int, end: int) -> int:
-        """Return the start of the first match within `start` to `end`, -1 if there is none."""
+        """Return the start of the first match within `start` to `end`, or -1 if there is none."""
         if self._text is not None:
             return name.find(self._text, start, end)
         if len(self._elements) > MAX_BIT_ELEMENTS:
@@ -79,7 +79,7 @@ class _Part:
         return self._find_by_bits(name, start, end)
 
     def _find_by_bits(self, name: str, start: int, end: int) -> int:
-        """Do what `find` does with bit operations: each element has a bit mask of the characters that it matches."""
+        """Return what `find` returns, by bit operations: each element has a bit mask of the characters it matches."""
         text = name[start:end][::-1]
         if len(text) < self.length:
             return -1

@@ -45,12 +45,12 @@ def object_json(
 
 
 def links_json(record: Record) -> Record:
-    """Return a group's links by title."""
+    """Return a dict that maps each title in a group to the JSON of its link."""
     return {title: group_link_json(link) for title, link in (record.get("links") or {}).items()}
 
 
 def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
-    """Return an object's attributes by name, with their values."""
+    """Return a dict that maps each attribute's name to its JSON, including its value."""
     attributes = record.get("attributes") or {}
     found = {}
     for name, stored in attributes.items():
@@ -66,7 +66,7 @@ def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
 def attribute_json(
     name: str, stored: Record, *, data: bool = True, max_size: int = 0, ignore_nan: bool = False
 ) -> Record:
-    """Return the JSON of an attribute in a list; a value of more than `max_size` bytes (0: any) is left out."""
+    """Return an attribute's JSON in a list, without the value if it exceeds `max_size` bytes (0: no limit)."""
     found = {
         "name": name,
         "created": stored.get("created", 0),

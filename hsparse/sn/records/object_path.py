@@ -23,11 +23,11 @@ MAX_HOPS = 64
 """The most soft and external links followed for one path; more are considered a cycle."""
 MAX_PATH = 32 * 1024
 MAX_STEPS = 256
-"""The most links followed to find the target of one soft link in a listing."""
+"""The maximum number of links followed to find the target of one soft link in a listing."""
 STEPS_AT_ONCE = 64
 """Links followed without a pause for other requests, which is needed because reads of cached records never suspend."""
 READS_AT_ONCE = 500
-"""The most records in one message, so that messages and replies do not grow with the domain."""
+"""The maximum number of records in one message, so that messages and replies do not grow with the domain."""
 MAX_GROUPS = 100_000
 """The most groups that `walk_groups` visits; objects that are reached only from further groups get no path."""
 
@@ -64,7 +64,7 @@ class ResolvedPath:
 async def resolve_object(
     request: Request, domain: Domain, h5path: str, start: str | None = None
 ) -> tuple[ResolvedPath, Record]:
-    """Resolve `h5path` with the request's parameters; return the resolved path, and the object's record.
+    """Resolve `h5path` with the request's parameters; return a pair: the resolved path, and the object's record.
 
     A relative path starts at the group `start`, else `parent_id` or `grpid`, else the root group. Soft and external
     links are followed only with `follow_soft_links` and `follow_external_links`; otherwise such a link raises
@@ -127,7 +127,7 @@ class _Path:
         self._hops += 1
         if self._hops > MAX_HOPS:
             raise NotFound(
-                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a cycle."
+                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a cycle: check its soft and external links."
             )
         if link["class"] == SOFT:
             if not self._soft:
@@ -175,7 +175,7 @@ async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, R
 
 
 async def paths_to(owners: Owners, start: str, target: str) -> list[str]:
-    """Return the paths from group `start` to `target`, one for each hard link to it, shortest first."""
+    """Return the paths from group `start` to `target`, one for each hard link to `target`, shortest first."""
     if target == start:
         return ["/"]
     groups = walk_groups(owners, start)
@@ -195,7 +195,7 @@ def hard_links(record: Record) -> list[tuple[str, str]]:
 
 
 def left_out_links(record: Record) -> dict[str, str]:
-    """Return the titles of a group's links to objects that were left out, each with the reason."""
+    """Return a dict that maps the title of each link to an object that was not imported to the reason."""
     links = record.get("links") or {}
     return {title: why for title in sorted(links) if (why := left_out_reason(links[title]))}
 

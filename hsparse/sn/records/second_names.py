@@ -5,7 +5,7 @@ first name). The first name's record has `secondNames`: a dict from the paths of
 them. A second name grants nothing that the first name does not grant.
 
 When the first name is deleted and the objects stay, as at the end of a move, the second names given by the same user
-become independent names, and all others lose access. Because the node can crash in between, the `firstName` keys of
+become independent names, and all other second names lose access. Because the node can crash in between, the `firstName` keys of
 the independent names are marked as `released` before the deletion, and removed after it. The mark takes effect once
 the first name is missing.
 """
@@ -57,7 +57,7 @@ class FolderLimits(Protocol):
 async def with_first_names(
     owners: Owners, domains: Sequence[Domain], passed: Sequence[ErrorKind] = MISSING_KINDS
 ) -> list[Domain]:
-    """Return the domains with all that determines the rights to them: first names, and ACLs of served files' folders.
+    """Return the domains completed by what determines rights: first names, and the ACLs of served files' folders.
 
     If a first name is missing or its read fails with an error kind in `passed`, `first` has an empty record, which
     grants rights to admins only. `first` stays None if the first name is missing and had released the second name.
@@ -81,7 +81,7 @@ async def with_first_names(
 async def _in_places(
     owners: Owners, domains: Sequence[Domain], passed: Collection[ErrorKind]
 ) -> list[Domain]:
-    """Return the domains; those of served files get the ACLs of the folder `PLACE`, or none if it is missing."""
+    """Return the domains; domains of served files get the ACLs of the folder `PLACE`, or no ACLs if it is missing."""
     places = list(dict.fromkeys(domain.record[PLACE] for domain in domains if PLACE in domain.record))
     acls: dict[str, Record] = {}
     for place, outcome in zip(places, await owners.read(*places) if places else (), strict=True):
@@ -114,7 +114,7 @@ def named_after(first: Domain) -> Record:
 
 
 async def note_second_name(owners: Owners, first: Domain, second: Domain, principal: Principal) -> None:
-    """Note in the first name's record that the principal has given the second name; on failure, delete that name.
+    """Note in the first name's record that `principal` gave the second name; on failure, delete the second name.
 
     Callers create the second name first, so that a failed creation keeps an existing note. May raise `TooLarge`.
     """
@@ -159,7 +159,7 @@ def given_names(first: Domain, principal: Principal) -> list[str]:
 
 
 async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str], *, release: bool) -> None:
-    """Make second names of `first` independent names; with `release`, only mark them as `released`."""
+    """Make the second names `names` of `first` independent; with `release`, only mark these names as `released`."""
     created = first.record.get("created")
     changes = (ForgetFirstName(path, first.path, created, release) for path in names)
     for outcome in await owners.change(*changes):

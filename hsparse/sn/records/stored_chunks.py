@@ -38,7 +38,7 @@ CHUNK_PAGE = 9999
 
 
 async def chunk_version(owners: Owners, dataset: str) -> str:
-    """Return the version of a dataset's chunks over all data nodes; empty if a node does not answer.
+    """Return the version of a dataset's chunks over all data nodes, or "" if the store fails.
 
     Callers request the version before they list the chunks, so that the listing is of that version or a newer one.
     """
@@ -69,7 +69,7 @@ async def chunk_pages(
 Json = dict[str, Any]
 Scaled = tuple[int, ...]
 MAX_LISTED_CHUNKS = 1 << 20
-"""The most chunks whose coordinates are in memory at a time."""
+"""The maximum number of chunks whose coordinates are in memory at a time."""
 ROWS_AT_ONCE = 1000
 """Chunks that are converted to JSON without a pause for other requests: about 10 ms."""
 
@@ -84,7 +84,7 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """A page of the chunks that overlap a selection (None: all), after the chunk `after` and the next `skip` chunks."""
+    """A page of chunks that overlap a selection (None: all); it begins `skip` chunks after the chunk `after`."""
 
     selection: Selection | None
     order: ChunkOrder
@@ -104,7 +104,7 @@ class ChunkPages(Protocol):
     grid: Grid
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
-        """Return the JSON of a page of chunks, and the marker of the next page, which is empty at the end.
+        """Return a pair: the JSON of a page of chunks, and the marker of the next page, or () after the last page.
 
         Any page may have fewer chunks than the limit, even none.
         """
@@ -115,7 +115,7 @@ class StoredChunks(ChunkPages, Protocol):
     """The stored chunks of one dataset: pages of them, their number, and lookup by coordinates."""
 
     async def version(self) -> str:
-        """Return the version of the chunks at the first call, so that all pages agree; empty if it is unknown."""
+        """Return the version of the chunks at the first call, so that all pages agree, or "" if it is unknown."""
         ...
 
     async def count(self, selection: Selection | None) -> int:
@@ -123,7 +123,7 @@ class StoredChunks(ChunkPages, Protocol):
         ...
 
     async def find(self, scaled: Scaled) -> Json | None:
-        """Return the JSON of one chunk, None if it is not stored."""
+        """Return the JSON of one chunk, or None if it is not stored."""
         ...
 
     async def scaled(self) -> NDArray[np.uint64]:
@@ -252,7 +252,7 @@ class ChunkObjectInfo:
 def chunk_place(grid: Grid, scaled: Sequence[int], base: Sequence[int] = ()) -> Json:
     """Return the JSON of a chunk's scaled coordinates and of its first element's coordinates (`scaled`, `offset`).
 
-    If `base` is given, the scaled coordinates of the first chunk of a dataset with lower bounds, both are signed.
+    `base`, if given, is the first chunk of a dataset with lower bounds; both coordinates are then signed.
     """
     shown = list(map(int.__add__, scaled, base)) if base else list(scaled)
     return {"scaled": shown, "offset": list(grid.origin(shown))}
@@ -264,10 +264,10 @@ def stored_name(scaled: Sequence[int], dataset: StoredDataset) -> str:
 
 
 def parse_chunk_name(name: str, dataset: StoredDataset) -> Scaled:
-    """Parse a chunk name `<i>_<j>_<k>` (`0` for a scalar dataset) to scaled coordinates; raise `BadRequest` for others.
+    """Parse a chunk name `<i>_<j>_<k>` (`0` for a scalar dataset) to scaled coordinates; raise `BadRequest` if invalid.
 
     If the dataset has lower bounds, the name has signed coordinates. The result counts from the dataset's first chunk;
-    `OutOfRange` is raised for chunks before it.
+    for chunks before the first, `OutOfRange` is raised.
     """
     dataset.require_places()
     parts, base = name.split("_"), dataset.spec.base
@@ -312,7 +312,7 @@ def sections_json(table: list[list[int]]) -> list[Json]:
 class SignedChunks:
     """A `StoredChunks` that wraps `chunks` and adds to each chunk a presigned `url`, valid for `seconds`.
 
-    `rights` are the principal's rights to files, None for chunk objects; raises `Forbidden` if a file may not be read.
+    `rights` are the principal's rights to files (None: chunk objects). Raises `Forbidden` for an unreadable file.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ async def respond_records(
     to_json: Callable[[str, Record], Encoded],
     around: Record,
 ) -> web.StreamResponse:
-    """Answer with the keys of `around` and, under the key `name`, an object with the JSON of each record by its name.
+    """Answer with the keys of `around` and, under the key `name`, an object that maps each record's name to its JSON.
 
     `to_json` is called with each name and record, in order. A function that it returns is called in a worker thread.
     """

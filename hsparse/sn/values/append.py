@@ -54,7 +54,7 @@ LEAST_WAIT, MOST_WAIT = 0.001, 0.05
 EXPIRY_CHECK_SECONDS = 1.0
 """Seconds of waiting after which the data node is told to drop expired appends."""
 MOST_PAUSE = 0.02
-"""The most seconds that a group waits for further members after the previous group has ended."""
+"""The maximum number of seconds that a group waits for further members after the previous group has ended."""
 MOST_APPENDS, MOST_BYTES = 256, 16 * 1024 * 1024
 """The most appends of a group, and the most bytes of their values and coordinates: joining them takes 2 to 4 ms."""
 MIN_LONE_APPEND_BYTES = 1024 * 1024

@@ -31,7 +31,7 @@ from hsparse.wire.chunk_info_message import ListChunks
 Floats = NDArray[np.float64]
 MAX_BINS = 1 << 20
 MAX_SPREAD = 1 << 22
-"""The most items of the arrays that spread the elements of chunks evenly over bins, see `spread_size`.
+"""The maximum number of items of the arrays that spread the elements of chunks evenly over bins, see `spread_size`.
 
 If more items would be needed, all elements of a chunk count in the bin of the chunk's middle.
 """
@@ -169,7 +169,7 @@ class ChunkCounts:
 
 
 def spread_size(bins: Bins, chunk: Sequence[int]) -> int:
-    """Return the most items of an array that spreads chunks over bins, 0 if they are more than `MAX_SPREAD`."""
+    """Return the most items of an array that spreads chunks over bins, or 0 if they are more than `MAX_SPREAD`."""
     size = math.prod(map(max, _chunk_grid(bins, chunk)[1], bins.shape))
     return size if size <= MAX_SPREAD else 0
 
@@ -195,7 +195,7 @@ def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length
 
 
 def parse_reduction(name: str | None, dataset: StoredDataset) -> str | None:
-    """Return the reduction `name`, None if missing; `BadRequest` if it is unknown or the values are no numbers."""
+    """Return the reduction `name`, or None if missing; `BadRequest` if it is unknown or the values are no numbers."""
     if name is None or name == "":
         return None
     if name not in REDUCTIONS:
@@ -219,7 +219,7 @@ def _widths(text: str | None, rank: int) -> tuple[int, ...]:
 
 
 CHUNKS_AT_ONCE = 10_000
-"""The most chunks of one request to a data node."""
+"""The maximum number of chunks of one request to a data node."""
 MARKER = "X-Hdf-marker"
 """The header of a binary answer with the `Marker` of the next page: the name of the last chunk of this page."""
 BIN_BYTES = 32

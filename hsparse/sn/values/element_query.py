@@ -43,7 +43,7 @@ Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 PLACE_BYTES = 8
 """Bytes of each coordinate of a match."""
 BOXES_AT_ONCE = 1 << 18
-"""The most elements of boxes whose coordinates are computed at a time."""
+"""The maximum number of elements of boxes whose coordinates are computed at a time."""
 
 
 class DatasetQuery(Protocol):

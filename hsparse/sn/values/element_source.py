@@ -27,7 +27,7 @@ class ElementSource(Protocol):
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, None if all are the fill value; see `ReadChunks`."""
+        """Return the values of each planned chunk, or None if all are the fill value; see `ReadChunks`."""
         ...
 
     async def read_defined(

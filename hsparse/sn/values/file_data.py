@@ -75,5 +75,5 @@ def other_data(kind: str) -> OtherData:
 
 
 def file_data() -> FileData | None:
-    """Return the reader of data in files, None if no extension registered one."""
+    """Return the reader of data in files, or None if no extension registered one."""
     return cast("FileData | None", REGISTERED.get(CHUNKED_REF))

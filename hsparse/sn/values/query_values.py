@@ -149,7 +149,7 @@ class OrderedQuery(FixedQuery):
             first, wave = first + wave, min(2 * wave, self._most)
 
     def _column(self) -> int | None:
-        """Return the index of the ordering's field in the statistics' columns, None if there is none."""
+        """Return the index of the ordering's field in the statistics' columns, or None if there is none."""
         columns = self._dataset.spec.statistic_columns
         return columns.index(self._ordering.field) if self._ordering.field in columns else None
 

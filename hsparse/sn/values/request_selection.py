@@ -211,7 +211,7 @@ def pack_points(body: Any) -> None:
 
 
 def _packed(points: list[Any]) -> NDArray[Any] | None:
-    """Return integers as an array, None for anything else. Works in blocks, so that other threads run in between."""
+    """Return integers as an array, or None for anything else. Works in blocks, so that other threads run in between."""
     blocks: list[NDArray[Any]] = []
     for first in range(0, len(points), ELEMENTS_AT_ONCE):
         try:

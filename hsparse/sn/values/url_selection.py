@@ -93,7 +93,7 @@ async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncI
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
-    """Return the bytes of the points of a body's paired lists, 0 if it has none; may raise `TooLarge`."""
+    """Return the bytes of the points of a body's paired lists, or 0 if it has none; may raise `TooLarge`."""
     if not names_pairs(body):
         return 0
     select = body["select"]

@@ -224,7 +224,7 @@ class ReduceRequest:
         return cls(_operations(op), axis, select, field or "", undefined, ddof, by or None)
 
     def resolve(self, extent: tuple[int, ...]) -> Orthogonal:
-        """Return the orthogonal selection in an extent; `BadRequest` unless each list ascends strictly."""
+        """Return the orthogonal selection in an extent; raise `BadRequest` unless each list ascends strictly."""
         return ascending_selection(self.select, extent)
 
 
@@ -248,7 +248,7 @@ def _operations(text: Any) -> tuple[str, ...]:
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
-"""The most chunks of computed values (`arange`) that a reduction may select."""
+"""The maximum number of chunks of computed values (`arange`) that a reduction may select."""
 CODE_BYTES = 12
 """About the bytes of memory for the group code of each selected index while a reduction runs."""
 STATE_BYTES = 64
