@@ -1,6 +1,6 @@
 """The request object: parameters, principal, domain, body and deadline of one request.
 
-`hsparse.sn.app` makes it, the policies (`hsparse.sn.policies`) fill it in, and handlers pass it on as an argument. No
+`hsparse.sn.app` makes the object, the policies (`hsparse.sn.policies`) fill it in, and handlers pass it on. No
 other object carries the state of a request, except the trace for its log lines.
 """
 
@@ -50,7 +50,7 @@ OBJECT_BYTES = 4096
 UNKEPT = "private, no-store"
 """Cache-Control of answers without an etag to requests with credentials."""
 ASK_AGAIN = "private, no-cache"
-"""The same for answers with an etag: a private cache may store the answer and must revalidate it (RFC 9111)."""
+"""Cache-Control of answers with an etag: a private cache may store the answer and must revalidate it (RFC 9111)."""
 FIXED_HEADERS = {
     "Server": SERVER_NAME,
     "X-XSS-Protection": "1; mode=block",
@@ -72,11 +72,11 @@ class Domain:
     path: str
     record: dict[str, Any]
     first: Domain | None = None
-    """The domain's first name, whose ACLs apply too, if this is a second name of the same objects."""
+    """If this domain is a second name of its objects: their first name, whose ACLs apply as well."""
 
     @property
     def root(self) -> str | None:
-        """The root group's id, or None for a folder."""
+        """The id of the root group, or None if this is a folder."""
         root = self.record.get("root")
         return root if isinstance(root, str) else None
 
@@ -84,24 +84,24 @@ class Domain:
     def root_group(self) -> str:
         """The root group's id; raises `BadRequest` for a folder."""
         if self.root is None:
-            raise BadRequest(f"{self.path} is a folder: it has no objects.")
+            raise BadRequest(f"{self.path} is a folder, which has no objects: name a domain in it.")
         return self.root
 
     def member(self, id: str, collection: str | None = None) -> str:
-        """Return `id`, translated if the domain is a copy; raise `BadRequest` or `Conflict` if it is not in it."""
+        """Return `id`, translated if this domain is a copy; raise `BadRequest` or `Conflict` if it is of another domain."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
             return self._own_id(id)
         return id
 
     def _own_id(self, id: str) -> str:
-        """Translate an id of a domain that this one was copied from, because stored references keep such ids."""
+        """Translate an id of the domain that this domain was copied from, because stored references have such ids."""
         for head in heads_of(self.record):
             if id[ID_DOMAIN] == head[ID_DOMAIN]:
                 return moved_id(id, head, self.root_group)
         if self.record.get(SERVED):
-            raise Conflict(f"{id} is not in the domain {self.path}: its file has changed; open it again.")
-        raise BadRequest(f"{id} is not in the domain {self.path}.")
+            raise Conflict(f"{id} is not in {self.path}, whose file has changed: open the domain again.")
+        raise BadRequest(f"{id} is not in the domain {self.path}: name the domain that has it.")
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Domain:
             raise self._refusal(principal, right)
 
     def _refusal(self, principal: Principal, right: Right) -> Forbidden:
-        """Return the error for a missing right; it names the right to read if that is missing too."""
+        """Return the error for a missing right. If the right to read is missing too, the error names that right."""
         lacking = right if self.allows(principal, Right.READ) else Right.READ
         if replace(self, first=None).allows(principal, lacking):
             return Forbidden(
@@ -150,7 +150,7 @@ class FileRights(Protocol):
         ...
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the `Owners` for a file's bucket, the bucket and the key; `Forbidden` if the bucket is not served."""
+        """Return a file's (`Owners`, bucket, key); raise `Forbidden` if no service has the file's bucket."""
         ...
 
     async def require(self, *uris: str) -> None:
@@ -158,7 +158,7 @@ class FileRights(Protocol):
         ...
 
     async def domain(self, name: str, beside: str) -> tuple[Service, Domain]:
-        """Resolve `name` relative to the domain at `beside` (see `external_domain`); return its service and domain.
+        """Resolve `name` relative to the domain at `beside` (see `external_domain`); return a pair: service, domain.
 
         Raises `Forbidden` if the principal may not read the domain, `NotFound` or `Gone` if it does not exist.
         """
@@ -171,7 +171,7 @@ class AccessControl(Protocol):
     async def find(
         self, service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
     ) -> Domain:
-        """Return the domain or folder at `path`; raise `NotFound`, `Gone`, or `Forbidden` without `right`.
+        """Return the domain or folder at `path`; raise `NotFound` or `Gone`, or `Forbidden` if `right` is missing.
 
         If `path` is a second name of another domain's objects, the first name must exist and grant the right too. The
         first name is not checked with `dangling`, for requests about the second name itself.
@@ -195,7 +195,7 @@ class Room(Protocol):
     """The bytes that a request may add to its domain by the quotas that apply there."""
 
     async def take(self, nbytes: int) -> None:
-        """Reserve `nbytes`, the total of the request so far; raise `OverQuota` or `Busy` if a quota has no room."""
+        """Reserve `nbytes`, the request's total so far, in the quotas; raise `OverQuota` or `Busy` if there is no room."""
         ...
 
 
@@ -207,11 +207,11 @@ class Request:
     params: dict[str, str]
     """The values of the placeholders in the route's path, by name."""
     principal: Principal
-    """The authenticated principal; anonymous before authentication, unless the server has a single user."""
+    """The principal. Before authentication it is anonymous, unless the server has a single user."""
     access: AccessControl
     """The access control; set on authenticated routes."""
     domain_path: str | None = None
-    """The normalised path of the domain that the request names, if any."""
+    """The normalised path of the domain that the request names, or None if it names no domain."""
     found: Domain | None = None
     """The domain, or None on routes without a right. It is loaded again after the request has waited for its body."""
     limit: int
@@ -219,19 +219,19 @@ class Request:
     memory: BodyMemory | None = None
     """The memory taken for the body, released at the end of the request, or None if none was taken."""
     small: bytearray | None = None
-    """A small body, received before the request waits for admission; None if there is none."""
+    """A small body that was received before the request waited for admission, or None if there is no such body."""
     room: Room | None = None
     """The room that the request may use in the domain's quotas, or None if no quota applies."""
     checks: list[Callable[[Request], Awaitable[None]]]
     """Checks to repeat after the request has waited for its body; each raises if the request may no longer proceed."""
     place: Place | None = None
-    """The request's place among those that admission control lets work at a time; None before admission."""
+    """The request's place in admission control, which limits concurrent requests; None before admission."""
     read_limit: asyncio.Timeout | None = None
-    """The timeout that cancels a request that only reads if its answer does not begin in time."""
+    """The timeout of a request that only reads: it cancels the request if its answer does not begin in time."""
     headers: dict[str, str]
-    """Headers to add to the answer, also if it is an error."""
+    """Headers to add to the answer, even if the answer is an error."""
     choose_coding: Callable[[Request, str, web.StreamResponse], Coding | None] | None = None
-    """The function, if any, that chooses a streamed answer's coding by media type and sets its headers."""
+    """Chooses a streamed answer's coding by media type and sets the headers for it; None if nothing is compressed."""
     shared_memory: tuple[MemoryBudget, ...]
     """The budgets whose memory this request may hold until its answer is sent."""
     begun = False
@@ -261,17 +261,17 @@ class Request:
     # --- named objects ---------------------------------------------------------------------------------
 
     def object_id(self, collection: str | None = None) -> str:
-        """Return the id in the path, checked by `Domain.member`; `collection` is by default that of the path."""
+        """Return the id in the path, checked by `Domain.member`; `collection` defaults to the path's collection."""
         return self.domain.member(self.params["id"], collection or self.collection)
 
     async def record(self, collection: str | None = None) -> Record:
-        """Return the record of the object whose id is in the path; a virtual dataset's has the current extent."""
+        """Return the record of the object whose id is in the path; the record of a virtual dataset is current."""
         id = self.domain.member(self.params["id"], collection or self.collection)
         record = await self.service.owners.record(id)
         return record if VIRTUAL_DATA not in record else await self.current(record)
 
     async def current(self, record: Record) -> Record:
-        """Return an object's record; that of a virtual dataset gets the extent that follows from its sources."""
+        """Return `record`; if it is a virtual dataset's, with the extent that follows from the dataset's sources."""
         extents = self.service.provided(Extents) if VIRTUAL_DATA in record else None
         return record if extents is None else await extents.current(self, record)
 
@@ -300,10 +300,10 @@ class Request:
         return self.http.query.get(name)
 
     def wait_seconds(self) -> int:
-        """Return the `wait` parameter in seconds, or 0 if it is missing; `BadRequest` if it exceeds `MAX_WAIT`."""
+        """Return the `wait` parameter in seconds, or 0 if it is missing; raise `BadRequest` beyond `MAX_WAIT`."""
         seconds = self.number("wait") or 0
         if seconds > MAX_WAIT:
-            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after that.")
+            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: repeat the request to wait longer.")
         return seconds
 
     def flag(self, name: str) -> bool:
@@ -316,7 +316,7 @@ class Request:
         raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
 
     def number(self, name: str) -> int | None:
-        """Return a query parameter as an integer, or None if it is missing; `BadRequest` unless it is non-negative."""
+        """Return a query parameter as an integer, or None if it is missing; raise `BadRequest` if it is invalid."""
         text = self.http.query.get(name)
         if text is None:
             return None
@@ -372,7 +372,7 @@ class Request:
     # --- the body -------------------------------------------------------------------------------------
 
     async def make_room(self, nbytes: int) -> None:
-        """Reserve `nbytes`, the request's total so far, in the domain's quotas; `OverQuota` or `Busy` without room."""
+        """Reserve `nbytes`, the request's total so far, in the domain's quotas; raise `OverQuota` or `Busy`."""
         if self.room is not None:
             await self.room.take(nbytes)
 
@@ -383,7 +383,7 @@ class Request:
             raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
 
     async def receive_small(self) -> None:
-        """Receive a body of at most `FIRST_STEP_BYTES` before the request waits for admission; leave larger ones."""
+        """Receive a body of at most `FIRST_STEP_BYTES` before admission; larger bodies are received after admission."""
         length = self.http.content_length
         if length and length <= min(FIRST_STEP_BYTES, self.limit) and hdrs.EXPECT not in self.http.headers:
             with _receiving("nothing was applied"):
@@ -401,22 +401,22 @@ class Request:
             data = await self._late(None)
         if length is not None and len(data) != length:
             raise BadRequest(
-                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
+                f"The body has {len(data)} of {length} announced bytes; nothing was applied: send it again."
             )
         if self.room is not None and self.route.grows:
             await self.room.take(max(len(data), OBJECT_BYTES))
         return data
 
     def body_memory(self) -> BodyMemory:
-        """Return the request's `BodyMemory`, making it at the first call."""
+        """Return the request's `BodyMemory`; the first call makes it."""
         if self.memory is None:
             self.memory = BodyMemory(self.service.bodies)
         return self.memory
 
     async def part(self, nbytes: int) -> bytearray:
-        """Return the next `nbytes` of a body that is read in parts; raise `BadRequest` if it was cut short.
+        """Return the next `nbytes` of a body that is read in parts; raise `BadRequest` if the body was cut short.
 
-        Memory is taken for one part, the largest: the caller must have dropped the previous part.
+        Memory is taken for the largest part only, so the caller must drop each part before it requests the next.
         """
         data = await self._late(nbytes)
         if len(data) != nbytes:

@@ -18,8 +18,8 @@ Handler: TypeAlias = Callable[[Any], Awaitable[web.StreamResponse]]
 class Route:
     """A route: its method, path template, handler and requirements.
 
-    The principal needs `right` in the request's domain, which the policies load. If `right` is None, the domain is
-    not loaded, and a handler that needs one finds it itself (`/about`, `/`, `/domains`).
+    The principal needs `right` in the request's domain, which the policies load. If `right` is None, the policies do
+    not load the domain, and a handler that needs a domain loads it (`/`, `/domains`).
     """
 
     method: str
@@ -31,7 +31,7 @@ class Route:
     streams: bool = False
     """Whether the body may exceed `max_request_size`; the handler then checks its length."""
     reads_only: bool = False
-    """Whether the route changes nothing although its method and right suggest that it does."""
+    """Whether the route changes nothing, although its method and right are those of a change."""
     adds: bool = True
     """Whether the body's size counts towards quotas; if False, the handler calls `Request.make_room` itself."""
     authenticated: bool = True

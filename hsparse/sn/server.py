@@ -31,13 +31,13 @@ TOLD = ("Too many headers", "Missing 'Host'", "Duplicate '")
 MAX_LINE = 16 * 1024
 """The maximum number of bytes of a request line: selections may be long."""
 IDLE_SECONDS = 300.0
-"""Seconds that an idle connection stays open: longer than in proxies, so that a proxy closes the connection first."""
+"""Seconds that an idle connection stays open: longer than proxies allow, so that proxies close it first."""
 STOP_SECONDS = 5.0
 """Seconds that requests in flight have when the server stops."""
 
 
 class _Connection(web.RequestHandler):
-    """A connection, which answers invalid HTTP with an error in JSON and never logs it, because it may have secrets."""
+    """A connection. It answers invalid HTTP with an error in JSON, and never logs the HTTP, which may have secrets."""
 
     __slots__ = ()
 

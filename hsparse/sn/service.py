@@ -20,7 +20,7 @@ from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
 SELECTION_MEMORY = 4 * MAX_PAIRED_BYTES
-"""Bytes for the points of selections by paired lists: four of the largest. A short request can name many points."""
+"""Bytes for the points of selections by paired lists: enough for four of the largest selections."""
 
 
 class Component(Protocol):
@@ -77,7 +77,7 @@ class Service:
         self.about: dict[str, Any] = {}
         """The keys that extensions add to `/about`."""
         self.ready = True
-        """Whether load balancers should send requests to this node. A node about to stop is not ready, but answers."""
+        """Whether load balancers should send requests to this node; a node that is about to stop still answers requests."""
         self._first: Service = self
         self._others: dict[str, Service] = {}
 
@@ -90,7 +90,7 @@ class Service:
         if bucket == first.settings.bucket:
             return first
         if bucket not in first.settings.other_buckets:
-            raise NotFound(f"The bucket {bucket!r} is not served here.")
+            raise NotFound(f"The bucket {bucket!r} is not served here; name a bucket of this server, or leave it out.")
         other = first._others.get(bucket)
         if other is None:
             other = first._others[bucket] = copy(first)
@@ -101,7 +101,7 @@ class Service:
         return other
 
     def section(self, kind: type[P]) -> P:
-        """Return the settings of an extension; they have their defaults if none were given."""
+        """Return the extension settings of class `kind`, or its defaults if no such settings were given."""
         found: P = self._added.get(kind) or kind()
         return found
 
@@ -113,7 +113,7 @@ class Service:
         return made
 
     def provided(self, protocol: Callable[..., P]) -> P | None:
-        """Return the extension's component that implements a protocol of the core, or None."""
+        """Return the extension's component that implements `protocol`, or None if no extension implements it."""
         kind = self.provides.get(protocol)
         return None if kind is None else cast("P", self.component(kind))
 

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 COUNT_WAIT_SECONDS = 1.0
 """Seconds that an answer waits for a count; after that, the answer has the result of the last count."""
 REUSE_RATIO = 4.0
-"""The result of a count that took longer than `COUNT_WAIT_SECONDS` is reused for this many times its duration."""
+"""If a count took longer than `COUNT_WAIT_SECONDS`, its result is reused for this many times the count's duration."""
 SCANS_AT_ONCE = 8
 SCANS_OF_USER = 3
 """The most concurrent counts of one user: fewer than `SCANS_AT_ONCE`, so that other users' counts can run."""
@@ -56,7 +56,7 @@ TIMES = ("scan_start", "scan_complete")
 
 @dataclass(slots=True)
 class _DatasetCount:
-    """Counts of one dataset's keys; times in Unix seconds, `size` in bytes, `recorded` if its record is listed."""
+    """Counts of one dataset's keys: times in Unix seconds, `size` in bytes, `recorded` if a record was among the keys."""
 
     id: str
     modified: float = 0.0
@@ -103,7 +103,7 @@ class _Tally:
             stored.size += size
 
     def finished(self, *, all: bool = False) -> list[_DatasetCount]:
-        """Remove the complete datasets, all but the last or, at the end, `all`; return those with a record."""
+        """Remove all datasets but the last, which may be incomplete, or `all`; return the removed ones with a record."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
         # Chunks without a record are left over from a deleted dataset.
@@ -173,7 +173,7 @@ def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
 
 
 async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
-    """Return the number of a dataset's stored chunks and their total bytes."""
+    """Return a pair: the number of a dataset's stored chunks, and their total bytes."""
     count = total = 0
     async for page in key_pages(owners, chunk_prefix(id)):
         for key, size, _ in page:
@@ -190,7 +190,7 @@ def dataset_of_key(key: str) -> str:
 
 @dataclass(slots=True)
 class _Scan:
-    """A count under way, and the number of requests that wait for it. A `lasting` count continues when none waits."""
+    """A count under way, and the number of requests that wait for it. A `lasting` count continues if no request waits."""
 
     task: asyncio.Task[Record]
     waiters: int = 0
@@ -216,9 +216,9 @@ class Statistics:
         return cls(service.owners, service.clock, settings.bucket, keeps=not settings.read_only)
 
     async def of_domain(self, root: str, *, lasting: bool = True) -> Record | None:
-        """Return a domain's current summary or, after `COUNT_WAIT_SECONDS` of counting, the last stored one, if any.
+        """Return a domain's current summary or, if counting exceeds `COUNT_WAIT_SECONDS`, the stored summary or None.
 
-        A count that takes longer continues if it is `lasting` or if there is no last summary.
+        A count that takes longer continues if it is `lasting` or if there is no stored summary.
         """
         kept = await self._kept(root)
         if kept is not None and self._is_recent(kept):
@@ -230,7 +230,7 @@ class Statistics:
             return kept
 
     async def of_dataset(self, root: str, id: str) -> tuple[int, int] | None:
-        """Return a dataset's number of stored chunks and their bytes; after `COUNT_WAIT_SECONDS`, as last stored."""
+        """Return a pair: number and bytes of a dataset's chunks (after `COUNT_WAIT_SECONDS` as last stored, or None)."""
         try:
             async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 return await scan_dataset(self._owners, id)
@@ -309,7 +309,7 @@ class Statistics:
 
 
 async def statistics_json(request: Request, domain: Domain, root: str, *, lasting: bool = True) -> Record:
-    """Return the keys that `verbose` adds to a domain; for a served file with `size_only`, only `total_size`."""
+    """Return the keys that `verbose` adds to a domain. For a served file and `size_only`, this is only `total_size`."""
     record = domain.record
     on_disk = {"total_size": record[SIZE]} if SIZE in record else {}
     if on_disk and request.flag("size_only"):

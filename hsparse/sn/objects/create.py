@@ -61,7 +61,7 @@ class Draft:
 
 
 async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
-    """Answer a POST that creates one object or a list. All bodies are checked first. If one creation fails, all fail."""
+    """Answer a POST that creates one or many objects. All bodies are checked first; if one creation fails, all fail."""
     body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:

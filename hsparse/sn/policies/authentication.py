@@ -78,7 +78,7 @@ class RateLimit:
         """Maps each user to a pair: the tokens that are left, and the monotonic time at which they were counted."""
 
     def take(self, who: str) -> None:
-        """Take one of the tokens of `who` for a request; if no token is left, raise `RateLimited` with the time to wait."""
+        """Take a token of `who` for a request; if no token is left, raise `RateLimited` with the time to wait."""
         now = self._clock.monotonic()
         tokens, then = self._buckets.get(who, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)

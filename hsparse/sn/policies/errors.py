@@ -28,7 +28,7 @@ class Errors:
         return True
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        """Turn errors into answers; log unexpected errors. Raise `CancelledError` if the client is gone or was answered."""
+        """Turn errors into answers; log unexpected errors. After a hang-up or begun answer, raise `CancelledError`."""
         try:
             return await next(request)
         except HsparseError as error:

@@ -71,7 +71,7 @@ class PageGuard:
         return await next(request)
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise `Forbidden` if the host is not allowed, or if a page of another site not in `origins` sent the request."""
+        """Raise `Forbidden` if the host is not allowed, or if a page of a site not in `origins` sent the request."""
         host, origin = headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN)
         if host is not None and not self._is_ours(host):
             raise Forbidden(

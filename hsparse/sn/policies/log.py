@@ -45,7 +45,7 @@ PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 
 @dataclass(frozen=True, slots=True)
 class AccessEntry:
-    """A request in the access log: its `time` (Unix seconds), the `size` of its answer's body, its duration `seconds`."""
+    """A request in the access log: its `time` (Unix seconds), the `size` of the answer's body, and its duration."""
 
     time: float
     trace: RequestTrace

@@ -60,7 +60,7 @@ ORIGIN = re.compile(r"\[-?[0-9]{1,18}(,-?[0-9]{1,18})*\]")
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset with a simple or scalar dataspace; `extent` is () if scalar, a `SignedExtent` if it has lower bounds."""
+    """A dataset with a simple or scalar dataspace; `extent` is () if scalar, a `SignedExtent` if lower bounds exist."""
 
     id: str
     record: Record
@@ -151,8 +151,8 @@ class StoredDataset:
         """Raise `BadRequest` if the dataset has lower bounds and the request lacks the parameter `places`."""
         if isinstance(self.extent, SignedExtent) and not self.extent.in_places:
             raise BadRequest(
-                f"{self.id} has the lower bound {list(self.extent.lower)}, so chunks do not begin at multiples of their "
-                "dimensions: add places=signed to the request."
+                f"{self.id} has the lower bound {list(self.extent.lower)}, so chunks do not begin at multiples of "
+                "their dimensions: add places=signed to the request."
             )
 
     @property
@@ -170,7 +170,7 @@ class StoredDataset:
         if self.elsewhere == VIRTUAL:
             raise BadRequest(f"{self.id} cannot be written because it is virtual: write to its source datasets.")
         if self.elsewhere:
-            raise BadRequest(f"{self.id} cannot be written because its data is in an HDF5 file: change the file, or copy the dataset.")
+            raise BadRequest(f"{self.id} cannot be written because its data is in an HDF5 file: write to a copy.")
 
 
 _KNOWN: BoundedCache[str, StoredDataset] = BoundedCache(KNOWN_BYTES)

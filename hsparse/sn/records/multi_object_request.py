@@ -58,7 +58,7 @@ class MultiObjectRequest:
         return {self._check(request, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
 
     async def wanted(self, request: Request, body: Record) -> dict[str, NamePlaces | None]:
-        """Return a dict of each object id's wanted names (None: all names); raise `TooLarge` beyond `MAX_NAMES` names."""
+        """Return a dict of each object id's wanted names (None: all); raise `TooLarge` beyond `MAX_NAMES` names."""
         ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:

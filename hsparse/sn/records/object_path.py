@@ -127,7 +127,7 @@ class _Path:
         self._hops += 1
         if self._hops > MAX_HOPS:
             raise NotFound(
-                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a cycle: check its soft and external links."
+                f"The path {h5path!r} needs more than {MAX_HOPS} links: check whether its links form a cycle."
             )
         if link["class"] == SOFT:
             if not self._soft:

@@ -5,9 +5,9 @@ first name). The first name's record has `secondNames`: a dict from the paths of
 them. A second name grants nothing that the first name does not grant.
 
 When the first name is deleted and the objects stay, as at the end of a move, the second names given by the same user
-become independent names, and all other second names lose access. Because the node can crash in between, the `firstName` keys of
-the independent names are marked as `released` before the deletion, and removed after it. The mark takes effect once
-the first name is missing.
+become independent names, and all other second names lose access. Because the node can crash in between, the
+`firstName` keys of the independent names are marked as `released` before the deletion, and removed after it. The mark
+takes effect once the first name is missing.
 """
 
 from __future__ import annotations

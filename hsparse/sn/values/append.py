@@ -50,15 +50,15 @@ LEASE_SECONDS = 10.0
 RENEWAL_SECONDS = LEASE_SECONDS / 3
 """Seconds after which a service node that is still writing an append's elements renews the lease."""
 LEAST_WAIT, MOST_WAIT = 0.001, 0.05
-"""The least and most seconds between two checks of whether other appends, on which this one waits, have ended."""
+"""The minimum and maximum of seconds between two checks whether the appends for which an append waits have ended."""
 EXPIRY_CHECK_SECONDS = 1.0
-"""Seconds of waiting after which the data node is told to drop expired appends."""
+"""Seconds of waiting after which the service node sends a message that makes the data node drop expired appends."""
 MOST_PAUSE = 0.02
 """The maximum number of seconds that a group waits for further members after the previous group has ended."""
 MOST_APPENDS, MOST_BYTES = 256, 16 * 1024 * 1024
 """The most appends of a group, and the most bytes of their values and coordinates: joining them takes 2 to 4 ms."""
 MIN_LONE_APPEND_BYTES = 1024 * 1024
-"""Appends of at least this many bytes are written alone: most of their time is spent on bytes, which no group saves."""
+"""Appends of at least this many bytes are written alone, because a group saves puts but not the time for bytes."""
 
 LOWER, UPPER = "lower", "upper"
 """The names of the ends of a dimension in requests and records."""
@@ -86,9 +86,9 @@ class Append:
         """
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
-            raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
+            raise BadRequest(f"append_dim is {self.dim}, but must be less than the {len(dataset.extent)} dimensions of {dataset.id}.")
         if self.below and not isinstance(dataset.extent, SignedExtent):
-            raise BadRequest(f"{dataset.id} has no lower bound: elements can be appended at its end only.")
+            raise BadRequest(f"{dataset.id} has no lower bound: append at its upper end (append_side=upper).")
         return dataset.slab(self.dim, self.count)
 
     def select(self, dataset: StoredDataset, start: int) -> str:
@@ -103,7 +103,7 @@ class Append:
         return f"[{','.join(axes)}]"
 
     def require_same(self, dataset: StoredDataset, dim: int, count: int, side: str) -> None:
-        """Raise `BadRequest` unless this append has `dim`, `count` and `side`, those of an earlier one with its key."""
+        """Raise `BadRequest` unless this append equals an earlier append with its key: `dim`, `count` and `side`."""
         if (dim, count, side == LOWER) != (self.dim, self.count, self.below):
             raise BadRequest(
                 f"The Idempotency-Key was used to append {count} elements to dimension {dim} of {dataset.id}: give "
@@ -112,7 +112,7 @@ class Append:
 
 
 def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
-    """Return the append of a request, None without a `count`; raise `BadRequest` if a parameter is malformed."""
+    """Return the `Append` of a request, or None if `count` is missing; raise `BadRequest` for a malformed parameter."""
     if count is None or count is False:
         return None
     below = parse_side(side, "append_side")
@@ -131,7 +131,7 @@ def parse_side(side: Any, name: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """An append that is ready to be written, as a `selection` of `slab`; `start` is set if it waits for a group."""
+    """An append that is ready to be written to a `selection` of `slab`; its group sets `start`, if it joins a group."""
 
     append: Append
     slab: StoredDataset
@@ -149,7 +149,7 @@ class _Member:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the append's values and coordinates take when they are joined with others."""
+        """The bytes that the append's values and coordinates take when they are joined with those of other appends."""
         repeated = self.selection.size if self.values.size == 1 else 1
         places = 0 if self.is_whole else self.selection.size * 8 * len(self.slab.extent)
         return self.values.nbytes * repeated + places
@@ -205,11 +205,11 @@ class _AppendQueue:
 
 
 class AppendGroups:
-    """Group commit of a service node's appends: appends that wait while another is under way are written as one.
+    """Group commit of a service node's appends: appends that wait for another append are written as one append.
 
     One group of each kind is under way at a time. Two groups, each with half of the clients, would take twice as many
     puts and be slower, because both change the dataset's record. If no group is under way, a request writes its append
-    itself. A group is written in a task of its own, which continues if one of its requests is cancelled.
+    itself. A group is written in a separate task, which continues if one of its requests is cancelled.
     """
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
@@ -257,7 +257,7 @@ class AppendGroups:
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
     async def _appended_before(self, append: Append, dataset: StoredDataset, key: str) -> str | None:
-        """Return the select string of the elements appended with `key`, if any; wait if such an append is under way."""
+        """Return the select string of the elements appended with `key`, or None; wait for an append under way."""
         record = dataset.record
         while key:
             if (before := appended_before(record, key)) is not None:
@@ -272,7 +272,7 @@ class AppendGroups:
         return None
 
     async def _join(self, member: _Member, how: Hashable) -> int:
-        """Append a member, alone or in a group; return its first index. Raises `Moved` if the caller must try again."""
+        """Append `member`, alone or in a group; return its first index. Raise `Moved` if the caller must try again."""
         if member.nbytes >= MIN_LONE_APPEND_BYTES:
             return (await self._write([member]))[0]
         kind, loop = member.kind(how), asyncio.get_running_loop()
@@ -376,7 +376,7 @@ class AppendGroups:
         return starts
 
     async def _show(self, id: str, token: str) -> None:
-        """Grow the extent over the append `token`; raise `Moved` if it was dropped with an expired earlier append."""
+        """Grow the extent over the append `token`; raise `Moved` if the append was dropped with an expired append."""
 
         async def end() -> bool:
             record = (await self._owners.apply(EndAppend(id, token))).unwrap()
@@ -403,7 +403,7 @@ class AppendGroups:
         await self._until(id, done)
 
     async def _until(self, id: str, done: Callable[[], Awaitable[bool]]) -> None:
-        """Poll until `done()` is true; meanwhile, tell the data node from time to time to drop expired appends."""
+        """Poll until `done()` is true; every `EXPIRY_CHECK_SECONDS`, make the data node drop expired appends."""
         wait, waited = LEAST_WAIT, 0.0
         while not await done():
             if waited > EXPIRY_CHECK_SECONDS:
@@ -417,7 +417,7 @@ class AppendGroups:
 def _joined(
     group: Sequence[_Member], starts: Sequence[int], target: StoredDataset
 ) -> tuple[Selection, Values]:
-    """Return the selection in `target` of all members' elements, and their values; `starts` has their first indices."""
+    """Return a pair: the selection in `target` of the members' elements, which begin at `starts`, and their values."""
     first, dim = group[0], group[0].append.dim
     offset = list(first_of(target.extent))
     inside = [start - corner_of(target.extent)[dim] for start in starts]

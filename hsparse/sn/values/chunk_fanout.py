@@ -62,17 +62,17 @@ MAX_UNDEFINED = 1 << 20
 MAX_GROWTH = 16
 """A run of chunks selects at most this many times the elements of the run before, because the density is a guess."""
 REPLY_PAGES = 2
-"""The most pages of a reply with fixed-size elements: a run that was guessed to have one page may have two."""
+"""The maximum of pages in a reply with fixed-size elements: a run guessed to have one page may have two pages."""
 MANY_CHUNKS = 1024
-"""If a selection has more chunks, only its existing chunks are planned: a listing costs less than many missing keys."""
+"""If a selection has more chunks, only existing chunks are planned, because a listing costs less than missing keys."""
 MANY_WHOLE = 64
-"""From this many whole chunks on, chunk footers are listed instead of reading chunks; fewer may be in caches."""
+"""For at least this many whole chunks, chunk footers are listed instead of read; fewer chunks may be in caches."""
 MAX_WRITE_CHUNKS = 1 << 17
-"""The most chunks of one write. The body does not limit them: it may be short, with one value for all elements."""
+"""The maximum number of chunks of one write. A short body may write many chunks: it may have one value for all."""
 PLAN_WORK = 32
 """The work of planning a chunk, for `compute`, in units of the work on an element."""
 MAX_COMPUTED = 1 << 15
-"""The most chunks of computed values (`arange`) in one plan of a read, because all values of a chunk are computed."""
+"""The maximum of chunks of computed values (`arange`) in one plan, because all values of a chunk are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class ChunkObjectElements:
 
 
 def _intersected(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the chunks of `scaled` that a selection intersects, without those that a shrink left outside the grid."""
+    """Return the chunks of `scaled` that a selection intersects, without chunks outside the grid after a shrink."""
     inside = scaled[(scaled < np.array(grid.counts, np.uint64)).all(axis=1)]
     return inside[selection_intersects(selection, grid, inside)]
 
@@ -180,16 +180,17 @@ class ChunkFanout:
     async def plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None = None
     ) -> tuple[PlannedChunk, ...] | None:
-        """Return the plan of a selection; None if it has more than `MANY_CHUNKS` chunks and `existing` is None.
+        """Return the plan of a selection, or None if it has more than `MANY_CHUNKS` chunks and `existing` is None.
 
-        Only chunks in `existing`, (k, rank) uint64, are planned. Raises `TooLarge` for too many computed chunks.
+        If `existing`, (k, rank) uint64, is given, only these chunks are planned. Raises `TooLarge` if too many chunks
+        are computed.
         """
         return await self._with_plan(selection, existing, partial(self._plan, selection, existing))
 
     async def _with_plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None, make: Callable[[], T], more: int = 0
     ) -> T:
-        """Return `make()`, called in a worker thread if planning the selection and `more` units of work take long."""
+        """Return `make()`; a worker thread calls it if planning the selection and `more` units of work take long."""
         if (
             existing is not None or selection.size > MAX_INLINE_BYTES // PLAN_WORK
         ):  # else there are few chunks
@@ -208,7 +209,7 @@ class ChunkFanout:
         # With an initializer, owners generate the values of chunks that do not exist.
         if count > MAX_COMPUTED:
             raise TooLarge(
-                f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
+                f"The selection meets more than {MAX_COMPUTED} computed chunks, the limit: read less at a time."
             )
         return plan(selection, grid)
 
@@ -217,7 +218,7 @@ class ChunkFanout:
         return [chunk async for batch in self.batches(selection) for chunk in batch]
 
     async def existing(self, selection: Selection | None = None) -> NDArray[np.uint64]:
-        """Return the scaled coordinates, (k, rank) uint64, of chunks with elements (in the selection, if given)."""
+        """Return the scaled coordinates, (k, rank) uint64, of chunks that have elements and overlap the selection."""
         if self._existing is None:
             self._existing = await self.source.existing()
         if selection is None:
@@ -229,7 +230,7 @@ class ChunkFanout:
     async def read(self, selection: Selection, fields: Sequence[str] = ()) -> Any:
         """Return the selected values, in the selection's shape; undefined elements have the fill value.
 
-        With `fields` the elements have only these fields, packed, in the given order.
+        If `fields` is not empty, the elements have only these fields, packed, in the given order.
         """
         found = await self.read_within(selection, fields, NO_LIMIT)
         assert not isinstance(found, int)
@@ -238,9 +239,9 @@ class ChunkFanout:
     async def read_within(
         self, selection: Selection, fields: Sequence[str] = (), limit: int = NO_LIMIT
     ) -> Values | int:
-        """Return the values as `read` does or, if they have more than `limit` bytes, a number of elements.
+        """Return the values as `read` does or, if they exceed `limit` bytes, the number of elements to read at a time.
 
-        The caller should then read this number of elements at a time; it is at most half of the selection's size. The
+        This number is at most half of the selection's size. The
         limit applies to vlen elements only, because the size of other elements is known before the read.
         """
         arrays = self.dataset.arrays.of_fields(fields)
@@ -280,7 +281,7 @@ class ChunkFanout:
         limit: int,
         fill: int,
     ) -> int:
-        """Return 0 if all parts are complete and within `limit`, else how many elements to read at a time."""
+        """Return 0 if all parts are complete and within `limit`, otherwise the number of elements to read at a time."""
         if limit == NO_LIMIT:
             return 0
         nbytes = self.dataset.arrays.nbytes
@@ -317,7 +318,7 @@ class ChunkFanout:
         )
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return the result of `check_size`; raise `BadRequest` if not writable, `TooLarge` for too many chunks."""
+        """Return `check_size(...)`; raise `BadRequest` if the dataset is not writable, `TooLarge` for too many chunks."""
         if self.dataset.elsewhere:
             self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
@@ -325,7 +326,7 @@ class ChunkFanout:
         return self.check_size(selection, nbytes, most)
 
     def check_size(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return about how many bytes a write changes (all of dense chunks); raise `TooLarge` if more than `most`."""
+        """Return the approximate bytes that a write changes (dense chunks count whole); raise `TooLarge` beyond `most`."""
         spec, grid = self.dataset.spec, self.dataset.grid
         if not spec.sparse and self.dataset.arrays.is_exact:
             chunk = prod(grid.chunk) * self.dataset.dtype.itemsize
@@ -339,12 +340,12 @@ class ChunkFanout:
 
     def _check_count(self, selection: Selection) -> None:
         if count_chunks(selection, self.dataset.grid) > MAX_WRITE_CHUNKS:
-            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
+            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks, the limit: write less at a time.")
 
     async def write(
         self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()
     ) -> None:
-        """Write `values` (of the selection's shape, or one for all) durably; with `fields`, only these, packed."""
+        """Durably write `values` (of the selection's shape, or one value for all); `fields` names packed fields."""
         count, spec, grown_from = selection.size, self.dataset.spec, self.dataset.grown_from
         if not count:
             return
@@ -366,7 +367,7 @@ class ChunkFanout:
     def _cut(
         self, selection: Selection, values: Values
     ) -> tuple[Sequence[PlannedChunk], Sequence[ChunkSelection], Sequence[Values]]:
-        """Return the planned chunks of a write, with the chunk selection and the values of each."""
+        """Return a triple of lists, with an item for each chunk of a write: planned chunk, chunk selection, values."""
         grid = self.dataset.grid
         if selection.size > MAX_WRITE_CHUNKS:
             self._check_count(selection)
@@ -397,7 +398,7 @@ class ChunkFanout:
 
 
 async def from_parts(parts: Sequence[Any], make: Callable[[Any], T], least: int = 0) -> T:
-    """Return `make(parts)`, called in a worker thread if the parts have, or `least` is, a large number of elements."""
+    """Return `make(parts)`. A worker thread calls it if `least` or the parts' number of elements is large."""
     return await compute(max(least, sum(map(_size, parts))), make, parts)
 
 
@@ -411,7 +412,7 @@ def _size(part: Any) -> int:
 class DefinedRead:
     """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each chunk.
 
-    With `places_only` the values are empty. With `form`, `pieces` yields `form(coordinates, values)` instead of both.
+    If `places_only`, the values are empty. If `form` is given, `pieces` yields `form(coordinates, values)`.
     """
 
     chunks: ChunkFanout
@@ -467,7 +468,7 @@ class DefinedRead:
             first += good
 
     async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Any]:
-        """Yield the elements of a chunk in parts of about a page; all of them have `nbytes` bytes."""
+        """Yield the elements of a chunk, which have `nbytes` bytes in total, in parts of about a page."""
         dims = self.chunks.dataset.spec.dims
         # An ascending selection has each element once, so that no element is in two pages.
         selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
@@ -504,7 +505,7 @@ def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64]
 
 
 def table_reader(owners: Owners) -> ReadTable:
-    """Return a function that reads a selection of a chunk table, a dataset that locates chunks in files."""
+    """Return a function that reads a selection of a chunk table (a dataset that locates chunks in files)."""
 
     async def read(table: StoredDataset, selection: Selection) -> Any:
         return await ChunkFanout(owners, table).read(selection)

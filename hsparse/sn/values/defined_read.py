@@ -37,7 +37,7 @@ async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tup
 def whole_bound(
     dataset: StoredDataset, selection: Selection, limit: int, *, places_only: bool = False
 ) -> int:
-    """Return about the most bytes that `read_whole` returns; with `places_only`, of coordinates alone."""
+    """Return the approximate maximum of bytes that `read_whole` returns; if `places_only`, only of coordinates."""
     places = 8 * len(dataset.extent) * selection.size
     values = 0 if places_only else dataset.arrays.expected(selection.size)
     return min(limit, places + values)
@@ -55,12 +55,12 @@ def places_too_large(limit: int) -> TooLarge:
     """Return the error for too many coordinates; it suggests `/value`, because coordinates alone have no Arrow form."""
     return TooLarge(
         f"The answer has more than {limit} bytes (max_request_size): select less, or read /value with sparse=1 "
-        f"as {ARROW_TYPE}, which has the places too and is not limited."
+        f"as {ARROW_TYPE}, which has the coordinates too and is not limited."
     )
 
 
 async def count_defined(owners: Owners, dataset: StoredDataset, selection: Selection) -> int:
-    """Return how many of the selected elements are defined; many whole chunks are counted from their footers."""
+    """Return the number of selected elements that are defined; many whole chunks are counted from their footers."""
     chunks, spec = ChunkFanout(owners, dataset), dataset.spec
     if dataset.elsewhere and (known := await chunks.source.count_defined(selection)) is not None:
         return known
@@ -84,7 +84,7 @@ async def count_defined(owners: Owners, dataset: StoredDataset, selection: Selec
 
 
 async def _count_whole(chunks: ChunkFanout, selection: Selection, whole: Sequence[tuple[int, ...]]) -> int:
-    """Return how many defined elements the chunks `whole` have, from the footers in the chunk listing."""
+    """Return the number of defined elements in the chunks `whole`, from the footers in the chunk listing."""
     wanted = set(whole)
     total: int = 0
     async for rows in chunks.listed(selection):

@@ -36,13 +36,13 @@ MAX_SPREAD = 1 << 22
 If more items would be needed, all elements of a chunk count in the bin of the chunk's middle.
 """
 SPREAD_BYTES = 48
-"""Bytes of memory for each item of these arrays."""
+"""Bytes of memory for each item of the arrays that spread elements over bins."""
 REDUCTIONS = ("mean", "min", "max", "sum")
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Equal bins of the box from `start` to `stop` (exclusive), each `width` indices wide; the last may be narrower."""
+    """Equal bins, `width` indices wide, of the box from `start` to `stop` (exclusive); the last bin may be narrower."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
@@ -57,7 +57,7 @@ class Bins:
         spans = [as_span(axis) for axis in parse_axes(select, extent)]
         boxes = [span for span in spans if span is not None and span.contiguous]
         if len(boxes) < len(spans):
-            raise BadRequest("The density is that of a box: select slices without steps, such as [0:100,5].")
+            raise BadRequest("The density is computed for a box: select slices without steps, such as [0:100,5].")
         start = tuple(span.start for span in boxes)
         stop = tuple(span.stop for span in boxes)
         width = _widths(bin, len(start))
@@ -84,7 +84,7 @@ class Bins:
         return Orthogonal.box(tuple(extent), self.start, self.stop)
 
     def edges(self, dim: int) -> NDArray[np.int64]:
-        """Return the first index of each bin of a dimension, and the end of the last bin: (bins + 1,) int64."""
+        """Return the edges of the bins along `dim`: their first indices and the end of the last, (bins + 1,) int64."""
         first = np.arange(self.start[dim], self.stop[dim], self.width[dim], dtype=np.int64)
         return np.append(first, self.stop[dim])
 
@@ -128,7 +128,7 @@ class Density:
             self._values += np.bincount(numbers, weights, size)
 
     def values(self) -> Floats:
-        """Return the reduced values, (bins,), NaN in empty bins; an empty array if there is no reduction."""
+        """Return the reduced values, (bins,), with NaN in empty bins, or an empty array if there is no reduction."""
         if self.reduce is None:
             return self._values
         divisor = np.maximum(self.counts, 1.0) if self.reduce == "mean" else 1.0
@@ -169,20 +169,20 @@ class ChunkCounts:
 
 
 def spread_size(bins: Bins, chunk: Sequence[int]) -> int:
-    """Return the most items of an array that spreads chunks over bins, or 0 if they are more than `MAX_SPREAD`."""
+    """Return the size of the largest array that spreads chunks over bins, or 0 if it exceeds `MAX_SPREAD`."""
     size = math.prod(map(max, _chunk_grid(bins, chunk)[1], bins.shape))
     return size if size <= MAX_SPREAD else 0
 
 
 def _chunk_grid(bins: Bins, chunk: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the scaled coordinates of the first chunk of a box, and the box's number of chunks in each dimension."""
+    """Return a pair: the scaled coordinates of a box's first chunk, and its number of chunks in each dimension."""
     first = [start // length for start, length in zip(bins.start, chunk, strict=True)]
     counts = [-(-stop // length) - low for stop, length, low in zip(bins.stop, chunk, first, strict=True)]
     return first, counts
 
 
 def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length: int, first: int) -> Floats:
-    """Convert `dim` from chunks to bins: differences of the interpolated running sum of counts at the bins' `edges`."""
+    """Convert `dim` from chunks to bins: interpolate the running sum of counts at the `edges` and take differences."""
     rows = np.moveaxis(grid, dim, 0)
     sums = np.zeros((len(rows) + 1, *rows.shape[1:]))
     np.cumsum(rows, axis=0, out=sums[1:])
@@ -195,7 +195,7 @@ def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length
 
 
 def parse_reduction(name: str | None, dataset: StoredDataset) -> str | None:
-    """Return the reduction `name`, or None if missing; `BadRequest` if it is unknown or the values are no numbers."""
+    """Return the reduction `name`, or None if it is missing; raise `BadRequest` if it is unknown or needs numbers."""
     if name is None or name == "":
         return None
     if name not in REDUCTIONS:
@@ -269,7 +269,7 @@ async def _exact(request: Request, dataset: StoredDataset, bins: Bins, reduction
 async def _approximate(
     request: Request, dataset: StoredDataset, bins: Bins
 ) -> tuple[Callable[[], Floats], str]:
-    """Return a function that computes the counts of a page of `Limit` chunks, and the marker of the next page."""
+    """Return a pair: a function that computes the counts of a page of `Limit` chunks, and the next page's marker."""
     limit, after = request.number("Limit") or None, request.arg("Marker")
     dataset.require_places()
     marker = parse_chunk_name(after, dataset) if after else ()

@@ -47,12 +47,12 @@ BOXES_AT_ONCE = 1 << 18
 
 
 class DatasetQuery(Protocol):
-    """One query over one dataset; `find` yields at most `limit` matches, which the constructors take (0: no limit)."""
+    """One query over one dataset. `find` yields at most the `limit` of matches given to the constructor (0: no limit)."""
 
     def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield pages of matches, in row-major order; the elements have `fields`, or all fields for ()."""
+        """Yield pages of matches, in row-major order; the elements have `fields`, or all fields if `fields` is ()."""
         ...
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
@@ -107,7 +107,7 @@ class FixedQuery:
         fields: Sequence[str],
         places_only: bool,
     ) -> Rows:
-        """Ask the owners of planned chunks, of `stored` chunks only if given; return the matches in row-major order."""
+        """Return the matches in planned chunks, row-major; ask owners only for chunks in `stored` if it is given."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
         wanted = QueryRequest(self._query.text, limit, in_order, tuple(fields), places_only)
@@ -123,7 +123,7 @@ class FixedQuery:
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set `fields` of each match to their values in the element `value`; return the changed elements."""
         if self._fits_fill and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS:
-            raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks; select less at a time.")
+            raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks, the limit: select less at a time.")
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)
@@ -184,7 +184,7 @@ class FixedQuery:
         found: Sequence[FoundElements | None],
         make: Callable[[Sequence[FoundElements | None]], Rows],
     ) -> Rows:
-        """Return `make(found)`, offloaded if there are many elements; an item is None if its chunk does not exist."""
+        """Return `make(found)`, offloaded for many elements; an item of `found` is None if its chunk does not exist."""
         filled = sum([chunk.selection.size for chunk in planned]) if self._fits_fill else 0
         return await from_parts(found, make, filled)
 
@@ -210,7 +210,7 @@ class FixedQuery:
         limit: int,
         fields: Sequence[str],
     ) -> list[Rows]:
-        """Return the matches of each planned chunk, with their offsets in the extent."""
+        """Return `Rows` for each planned chunk: its matches and their offsets in the extent."""
         pairs = zip(planned, found, strict=True)
         return [self._rows(chunk, item, limit, fields) for chunk, item in pairs]
 
@@ -269,7 +269,7 @@ class VlenQuery:
     def _matches(
         self, most: int, picked: VlenFields | None, pieces: Sequence[VlenArray]
     ) -> tuple[NDArray[np.intp], VlenArray]:
-        """Return the positions of the first `most` matches in the piece, and their elements with `picked` fields."""
+        """Return a pair: the positions of the piece's first `most` matches, and their elements with `picked` fields."""
         positions = np.flatnonzero(self._mask(pieces[0]))[:most]
         rows = take_elements(pieces, positions)
         return positions, picked.pick(rows) if picked else rows
@@ -307,7 +307,7 @@ def unchangeable(dataset: StoredDataset) -> BadRequest:
 def dataset_query(
     dataset: StoredDataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
 ) -> DatasetQuery:
-    """Return the query `text` over a dataset; a `limit` of 0 means no limit. Raises `BadRequest` if it does not fit."""
+    """Return the query `text` over a dataset (`limit` 0: no limit); raise `BadRequest` if the query is invalid for it."""
     query = FixedQuery if dataset.arrays.is_exact else VlenQuery
     return query(dataset, chunks, text, page_size, limit)
 
@@ -315,7 +315,7 @@ def dataset_query(
 def check_queryable(dataset: StoredDataset) -> None:
     """Raise `BadRequest` for a dataset that is scalar or has too many elements for 64-bit offsets."""
     if not dataset.extent:
-        raise BadRequest(f"{dataset.id} is scalar: its one element cannot be queried.")
+        raise BadRequest(f"{dataset.id} is scalar: read its one element without a query.")
     check_countable(dataset.extent)
 
 
