@@ -88,7 +88,7 @@ class Domain:
         return self.root
 
     def member(self, id: str, collection: str | None = None) -> str:
-        """Return `id`, translated if this domain is a copy; raise `BadRequest` or `Conflict` if it is of another domain."""
+        """Return `id`, translated if this domain is a copy; raise `BadRequest` or `Conflict` for another domain's id."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
             return self._own_id(id)
@@ -195,7 +195,7 @@ class Room(Protocol):
     """The bytes that a request may add to its domain by the quotas that apply there."""
 
     async def take(self, nbytes: int) -> None:
-        """Reserve `nbytes`, the request's total so far, in the quotas; raise `OverQuota` or `Busy` if there is no room."""
+        """Reserve `nbytes`, the request's total so far, in the quotas; raise `OverQuota` or `Busy` without room."""
         ...
 
 
@@ -303,7 +303,7 @@ class Request:
         """Return the `wait` parameter in seconds, or 0 if it is missing; raise `BadRequest` beyond `MAX_WAIT`."""
         seconds = self.number("wait") or 0
         if seconds > MAX_WAIT:
-            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: repeat the request to wait longer.")
+            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: then repeat the request.")
         return seconds
 
     def flag(self, name: str) -> bool:

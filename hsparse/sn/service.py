@@ -77,7 +77,7 @@ class Service:
         self.about: dict[str, Any] = {}
         """The keys that extensions add to `/about`."""
         self.ready = True
-        """Whether load balancers should send requests to this node; a node that is about to stop still answers requests."""
+        """Whether load balancers should send requests to this node. A node that is about to stop still answers."""
         self._first: Service = self
         self._others: dict[str, Service] = {}
 

@@ -56,7 +56,7 @@ TIMES = ("scan_start", "scan_complete")
 
 @dataclass(slots=True)
 class _DatasetCount:
-    """Counts of one dataset's keys: times in Unix seconds, `size` in bytes, `recorded` if a record was among the keys."""
+    """Counts of one dataset's keys: times in Unix seconds, `size` in bytes, `recorded` if its record was listed."""
 
     id: str
     modified: float = 0.0
@@ -103,7 +103,7 @@ class _Tally:
             stored.size += size
 
     def finished(self, *, all: bool = False) -> list[_DatasetCount]:
-        """Remove all datasets but the last, which may be incomplete, or `all`; return the removed ones with a record."""
+        """Remove the datasets but the last, which may be incomplete, or `all`; return those that have a record."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
         # Chunks without a record are left over from a deleted dataset.
@@ -190,7 +190,7 @@ def dataset_of_key(key: str) -> str:
 
 @dataclass(slots=True)
 class _Scan:
-    """A count under way, and the number of requests that wait for it. A `lasting` count continues if no request waits."""
+    """A count under way, and the number of requests that wait for it. A `lasting` count runs on if no request waits."""
 
     task: asyncio.Task[Record]
     waiters: int = 0
@@ -230,7 +230,7 @@ class Statistics:
             return kept
 
     async def of_dataset(self, root: str, id: str) -> tuple[int, int] | None:
-        """Return a pair: number and bytes of a dataset's chunks (after `COUNT_WAIT_SECONDS` as last stored, or None)."""
+        """Return a pair: number and bytes of a dataset's chunks (after `COUNT_WAIT_SECONDS`: as stored, or None)."""
         try:
             async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 return await scan_dataset(self._owners, id)

@@ -88,7 +88,7 @@ class ObjectJsonCache:
 
 
 async def list_objects(request: Request) -> web.StreamResponse:
-    """Answer with the ids of a collection's objects that hard links reach from the root group, except the root group."""
+    """Answer with the ids of a collection's objects that hard links reach from the root group, but not its own id."""
     collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}

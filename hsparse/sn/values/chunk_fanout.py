@@ -182,8 +182,7 @@ class ChunkFanout:
     ) -> tuple[PlannedChunk, ...] | None:
         """Return the plan of a selection, or None if it has more than `MANY_CHUNKS` chunks and `existing` is None.
 
-        If `existing`, (k, rank) uint64, is given, only these chunks are planned. Raises `TooLarge` if too many chunks
-        are computed.
+        Only chunks in `existing`, (k, rank) uint64, if given, are planned. Raises `TooLarge` for many computed chunks.
         """
         return await self._with_plan(selection, existing, partial(self._plan, selection, existing))
 
@@ -241,8 +240,8 @@ class ChunkFanout:
     ) -> Values | int:
         """Return the values as `read` does or, if they exceed `limit` bytes, the number of elements to read at a time.
 
-        This number is at most half of the selection's size. The
-        limit applies to vlen elements only, because the size of other elements is known before the read.
+        This number is at most half of the selection's size. The limit applies to vlen elements only, because the size
+        of other elements is known before the read.
         """
         arrays = self.dataset.arrays.of_fields(fields)
         limit = NO_LIMIT if arrays.is_exact else limit
@@ -318,7 +317,7 @@ class ChunkFanout:
         )
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return `check_size(...)`; raise `BadRequest` if the dataset is not writable, `TooLarge` for too many chunks."""
+        """Return `check_size(...)`; raise `BadRequest` if the dataset is not writable, `TooLarge` for many chunks."""
         if self.dataset.elsewhere:
             self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
@@ -326,7 +325,7 @@ class ChunkFanout:
         return self.check_size(selection, nbytes, most)
 
     def check_size(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return the approximate bytes that a write changes (dense chunks count whole); raise `TooLarge` beyond `most`."""
+        """Return the approximate bytes a write changes (dense chunks count whole); raise `TooLarge` beyond `most`."""
         spec, grid = self.dataset.spec, self.dataset.grid
         if not spec.sparse and self.dataset.arrays.is_exact:
             chunk = prod(grid.chunk) * self.dataset.dtype.itemsize

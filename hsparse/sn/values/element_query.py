@@ -47,7 +47,7 @@ BOXES_AT_ONCE = 1 << 18
 
 
 class DatasetQuery(Protocol):
-    """One query over one dataset. `find` yields at most the `limit` of matches given to the constructor (0: no limit)."""
+    """One query over one dataset. `find` yields at most `limit` matches, a constructor argument (0: no limit)."""
 
     def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
@@ -307,7 +307,7 @@ def unchangeable(dataset: StoredDataset) -> BadRequest:
 def dataset_query(
     dataset: StoredDataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
 ) -> DatasetQuery:
-    """Return the query `text` over a dataset (`limit` 0: no limit); raise `BadRequest` if the query is invalid for it."""
+    """Return the query `text` over `dataset` (`limit` 0: no limit); raise `BadRequest` if the query is invalid."""
     query = FixedQuery if dataset.arrays.is_exact else VlenQuery
     return query(dataset, chunks, text, page_size, limit)
 

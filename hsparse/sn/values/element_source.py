@@ -33,21 +33,21 @@ class ElementSource(Protocol):
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk of a sparse dataset, None for none; see `ReadDefined`."""
+        """Return the defined elements of each planned chunk of a sparse dataset, or None for a chunk without any."""
         ...
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Return how many selected elements of a sparse dataset are defined, None if chunks must be read for that."""
+        """Return the number of defined elements in the selection, or None if chunks must be read to count them."""
         ...
 
     async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
-        """Return the elements that a query finds in each planned chunk (see `FindElements`), None if never written."""
+        """Return the elements that a query finds in each planned chunk (`FindElements`), or None for a missing chunk."""
         ...
 
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of the planned chunks, which the caller merges into one result, see `ReduceChunks`.
+        """Return the partial results of the planned chunks (see `ReduceChunks`); the caller merges them into one.
 
         `codes: (n,)` has the group of each position of the whole selection along the grouped axis.
         """

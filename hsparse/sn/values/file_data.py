@@ -25,7 +25,7 @@ ReadTable = Callable[[StoredDataset, Selection], Awaitable[NDArray[Any]]]
 
 
 class ChunkLocations(StoredChunks, Protocol):
-    """The chunks of one dataset in files; `locate` returns file, offset, size and filter mask, or None for no chunk."""
+    """The chunks of one dataset in files. `locate` returns a chunk's (file, offset, size, filter mask), or None."""
 
     async def locate(self, scaled: tuple[int, ...]) -> tuple[Any, int, int, int] | None: ...
 
@@ -52,8 +52,8 @@ class OtherData(Protocol):
 class FileData(OtherData, Protocol):
     """Reads datasets whose data is in files, and makes chunk tables of such files.
 
-    `take_locator` removes the description of a file from creation properties and returns it, or None; `located`
-    returns the elements of a chunk table that locates that file's chunks.
+    `take_locator` removes the description of a file from creation properties and returns it, or None if there is none;
+    `located` returns the elements of a chunk table that locates the chunks of the described file.
     """
 
     def take_locator(self, properties: Record, buckets: Collection[str]) -> Any: ...
@@ -70,7 +70,7 @@ REGISTERED: dict[str, OtherData] = {}
 def other_data(kind: str) -> OtherData:
     """Return the reader of a layout class; raise `Unsupported` if no extension registered one."""
     if kind not in REGISTERED:
-        raise Unsupported(f"The dataset has the layout {kind}, which this server does not read.")
+        raise Unsupported(f"The dataset has the layout {kind}, which this server does not read: install the extension that reads it.")
     return REGISTERED[kind]
 
 

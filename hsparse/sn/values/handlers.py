@@ -1,6 +1,6 @@
 """Handlers of values: `/datasets/{id}/value`, `/defined`, `/erase` and `/reduce`, and the table of media types.
 
-A binary write larger than `max_request_size`, as stock clients may send it, is applied part by part.
+A binary write larger than `max_request_size`, which clients of HSDS may send, is applied part by part.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARR
 
 
 def accepted_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium of the answer: the first medium in `MEDIA` that `Accept` names, else JSON."""
+    """Return the medium of the answer: the first type named in `Accept` that is in `MEDIA`, else JSON."""
     return _first_named(request.headers.get(hdrs.ACCEPT, ""))
 
 
 def body_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium that `Content-Type` names, else JSON, because stock clients leave out the header."""
+    """Return the medium that `Content-Type` names, else JSON, because clients of HSDS omit the header."""
     return _first_named(request.headers.get(hdrs.CONTENT_TYPE, ""))
 
 
@@ -73,7 +73,7 @@ def is_streamed(request: Request) -> bool:
 async def put_streamed(request: Request) -> web.StreamResponse:
     """Write the elements of a body page by page as they arrive; durable when answered.
 
-    Every check is made before the first write. If the body is cut short, the pages that had arrived stay written.
+    Every check is made before the first write. If the body is cut short, the pages that arrived before stay written.
     """
     dataset = await load_dataset(request)
     fields, drops_fill = parse_fields(request.arg("fields"), dataset.dtype), request.flag("drop_fill")
@@ -86,7 +86,7 @@ async def put_streamed(request: Request) -> web.StreamResponse:
     async with selected_in_url(request, dataset.extent) as selection:
         nbytes, length = selection.size * arrays.guessed_size, request.http.content_length
         if length != nbytes:
-            raise BadRequest(f"The body has {length} bytes; the {selection.size} elements have {nbytes}.")
+            raise BadRequest(f"The body has {length} bytes, but the {selection.size} selected elements have {nbytes}.")
         chunks = ChunkFanout(request.service.owners, dataset)
         await request.make_room(
             chunks.check_write(selection, nbytes, request.service.settings.max_write_size)
@@ -202,7 +202,7 @@ class ValueWrite:
 
     @asynccontextmanager
     async def resolve(self, dataset: StoredDataset) -> AsyncIterator[tuple[Selection, Values]]:
-        """Yield the selection and the values, holding memory for them; `BadRequest` if they do not fit the dataset."""
+        """Yield the selection and the values while memory is held; raise `BadRequest` if they do not fit the dataset."""
         if self._sparse:
             dataset.require_sparse()
         if self.body.fields:
@@ -231,13 +231,13 @@ class ValueWrite:
 
 
 async def _put_by_query(request: Request) -> web.StreamResponse:
-    """Change the elements that match a query; the right to read is needed too, because the answer has the elements."""
+    """Change the elements that match a query. This also needs the right to read: the answer has the elements."""
     if body_medium(request.http) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(
         request.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
     ):
-        raise BadRequest("A change by a query has no other parameters than select and Limit.")
+        raise BadRequest("A change by a query takes only the parameters select and Limit: leave out the others.")
     body = await read_json(request)
     request.domain.require(request.principal, Right.READ)
 
@@ -252,7 +252,7 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
 
 
 async def get_defined(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/defined`: a selection of the defined elements or, with `count_only`, their number.
+    """`GET /datasets/{id}/defined`: a selection of the defined elements or, if `count_only` is set, their number.
 
     All elements of a dense dataset are defined, as for H5Dget_defined.
     """
@@ -260,7 +260,7 @@ async def get_defined(request: Request) -> web.StreamResponse:
 
 
 async def post_defined(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/defined`: like GET, with points, a `select` or an HDF5/JSON selection in the body."""
+    """`POST /datasets/{id}/defined`: like GET, but the body has points, `select` or an HDF5/JSON selection."""
     body = await read_json_object(request, pack_points)
     return await _defined(request, body, body_resolve(body))
 
@@ -322,7 +322,7 @@ async def delete_value(request: Request) -> web.StreamResponse:
 
 
 async def post_erase(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/erase`: like DELETE of values, with points, a `select` or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/erase`: like DELETE of values, but the body has points, `select` or a selection."""
     body = await read_json_object(request, pack_points)
     return await _erase(request, body, body_resolve(body))
 
@@ -344,7 +344,7 @@ async def get_reduce(request: Request) -> web.StreamResponse:
 
 
 async def post_reduce(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/reduce`: like GET, with parameters in the body that are too long for a URL."""
+    """`POST /datasets/{id}/reduce`: like GET, but the body may have parameters that are too long for a URL."""
     return await _reduce(request, ReduceRequest.of(request, await read_json_object(request)))
 
 

@@ -31,7 +31,7 @@ MAX_DATASETS = 10_000
 AT_ONCE = 32
 """The number of concurrent reads of small datasets."""
 STREAM_PAGES = 4
-"""Pages in memory at a time: one is sent while the next is read, and vlen text may take twice the expected bytes."""
+"""The number of pages in memory: one is sent while the next is read, and vlen text may be twice as long as expected."""
 SLACK_BYTES = 1 << 20
 """Bytes that vlen elements may take in addition to `STREAM_PAGES`."""
 LENGTH = Struct("<Q")
@@ -59,7 +59,7 @@ class _PlannedRead:
 
 
 _Place: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""The key of a selection that reads share: the `id()` of `select` and of `orthogonal`, the bounds, the extent."""
+"""The key of a selection that several reads share: the `id()` of `select` and `orthogonal`, the bounds, the extent."""
 
 
 def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
@@ -73,13 +73,13 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
     for group in groups:
         ids, sparse = group.get("ids"), group.get("sparse", False)
         if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
-            raise BadRequest("ids of each of the reads must be a list of strings.")
+            raise BadRequest("ids in each item of reads must be a list of strings.")
         if not isinstance(sparse, bool):
             raise BadRequest("sparse must be true or false.")
         select, orthogonal = group.get("select"), group.get("orthogonal", False)
         found += [NamedRead(id, select, orthogonal, sparse) for id in ids]
     if len(found) > MAX_DATASETS:
-        raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}.")
+        raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}: send several requests.")
     return found
 
 
@@ -100,12 +100,12 @@ class MultiObjectRead:
 
     @property
     def memory(self) -> int:
-        """About the most bytes of the answer that are in memory at a time, not counting the selections."""
+        """The approximate maximum of the answer's bytes in memory at a time, without the selections."""
         total = sum(_expected(read) for read in self._planned)
         return min(STREAM_PAGES * self._page_size, total) + SLACK_BYTES
 
     async def parts(self) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the bytes of the answer, in pieces of at most about a page."""
+        """Yield the bytes of the answer, in pieces of about one page or less."""
         for run in self._runs(self._planned):
             wholes = await gather_each(self._small, run, AT_ONCE) if len(run) > 1 else [None]
             piece = bytearray()
@@ -137,7 +137,7 @@ class MultiObjectRead:
             yield run
 
     async def _small(self, read: _PlannedRead) -> bytes | None:
-        """Return the part of a dense read, or None if it is much larger than expected or the dataset was shrunk."""
+        """Return a dense read's part of the answer, or None if it is unexpectedly large or the dataset was shrunk."""
         arrays = read.dataset.arrays
         chunks = ChunkFanout(self._request.service.owners, read.dataset)
         await asyncio.sleep(0)  # let other requests run: a read of cached chunks never suspends
@@ -150,7 +150,7 @@ class MultiObjectRead:
         return None if isinstance(values, int) else b"".join(_blocks(arrays.to_bytes(values))) + END
 
     async def _large(self, read: _PlannedRead) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the blocks of any read; reload and retry after a shrink, or raise `Moved` if a block was yielded."""
+        """Yield the blocks of a read. After a shrink, reload and retry, or raise `Moved` if a block was yielded."""
         async with AsyncExitStack() as again:
             for attempt in range(1, MAX_READ_ATTEMPTS + 1):
                 started = False
@@ -207,7 +207,7 @@ def _expected(read: _PlannedRead) -> int:
 
 
 def _blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Yield the length of `data` and `data`, or nothing if it is empty, because an empty block ends the part."""
+    """Yield the length of `data`, then `data`; yield nothing if `data` is empty, because an empty block ends a part."""
     if len(data):
         yield LENGTH.pack(len(data))
         yield data

@@ -51,7 +51,7 @@ FIRST_CHUNKS = 16
 
 
 class OrderedQuery(FixedQuery):
-    """A `DatasetQuery` that yields the first `limit` matches by value, in that order."""
+    """A `DatasetQuery` that yields the first `limit` matches in the order of their values."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class OrderedQuery(FixedQuery):
         self._ordering = Ordering.parse(order_by, dataset.dtype)
         self._named |= {self._ordering.field or ELEMENT}
         if not limit:
-            raise BadRequest("order_by needs a Limit, the number of elements to return.")
+            raise BadRequest("order_by needs the parameter Limit, the number of elements to return: add it.")
         if limit > self._room:
             raise TooLarge(f"With order_by, Limit is at most {self._room} for such elements, not {limit}.")
         self._most = max(1, self._room // limit)
@@ -87,7 +87,7 @@ class OrderedQuery(FixedQuery):
             yield best[0], pick_fields(best[1], fields)
 
     async def _with(self, best: Rows, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> Rows:
-        """Ask the owners of planned chunks; return the first matches, in order, of `best` and the replies together."""
+        """Ask the owners of planned chunks; return the first matches, in order, among `best` and the replies."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         wanted = QueryRequest(self._query.text, self._limit, order_by=self._ordering.text)
         replies = await self._chunks.source.find(asked, wanted)
@@ -96,14 +96,14 @@ class OrderedQuery(FixedQuery):
         return await self._made(planned, answers, partial(self._best, best, planned))
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
-        """Return whether chunks that can have no better key than `bound` cannot change the matches `best`."""
+        """Return whether `best` is final if no further chunk has a better key than `bound`."""
         keys = self._ordering.keys(best[1])
         return len(keys) == self._limit and self._ordering.is_after(bound, keys[-1])
 
     def _best(
         self, best: Rows, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None]
     ) -> Rows:
-        """Return the first matches of `best` and `found`, in order; those with equal keys are in row-major order."""
+        """Return the first matches among `best` and `found`, in order; matches with equal keys are in row-major order."""
         pieces = [best, *self._located(planned, found, self._limit, ())]
         offsets, rows = join_rows(pieces, self._dataset.dtype)
         by_place = np.argsort(offsets, kind="stable")
@@ -111,7 +111,7 @@ class OrderedQuery(FixedQuery):
         return offsets[chosen], rows[chosen]
 
     async def _waves(self, selection: Selection) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Yield all planned chunks in waves whose replies fit into a page, each with None for its unknown best key."""
+        """Yield pairs of a wave of planned chunks, whose replies fit into a page, and None for its unknown best key."""
         async for planned in self._pages(selection):
             for first in range(0, len(planned), self._most):
                 yield planned[first : first + self._most], None
@@ -119,7 +119,7 @@ class OrderedQuery(FixedQuery):
     async def _promising(
         self, selection: Selection, rows: ChunkRows
     ) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Plan the chunks `rows` and yield them in waves, each with the best key that its chunks can have, best first.
+        """Plan the chunks `rows`; yield pairs of a wave of chunks and the best key that they can have, best first.
 
         Chunks without statistics come first, with None as their key.
         """
@@ -155,7 +155,7 @@ class OrderedQuery(FixedQuery):
 
 
 QUERY_PAGES = 4
-"""Pages in memory of a streamed answer: one is sent while the next is read, each with elements and coordinates."""
+"""The number of a streamed answer's pages in memory: one is sent while the next is read, each with coordinates."""
 
 
 async def answer_query(
@@ -230,7 +230,7 @@ def _check_computed(
 
 
 def update_value(body: Any, dataset: StoredDataset) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Return a body's fields, () for whole elements, and an element with only these; raise `BadRequest` if invalid."""
+    """Return a pair: the body's fields, or () for whole elements, and an element of them; raise `BadRequest`."""
     names = dataset.dtype.names
     known = names or ("value",)
     if not isinstance(body, dict) or not body or not set(body) <= set(known):
@@ -269,7 +269,7 @@ def _query(
     if not order_by:
         return dataset_query(dataset, chunks, text, page_size, limit)
     if not dataset.arrays.is_exact:
-        raise BadRequest(f"Elements of {dataset.id} have no fixed size: they cannot be ordered by value.")
+        raise BadRequest(f"Elements of {dataset.id} have no fixed size, so they cannot be ordered by value: leave out order_by.")
     return OrderedQuery(dataset, chunks, text, page_size, limit, order_by)
 
 

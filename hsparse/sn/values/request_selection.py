@@ -21,7 +21,7 @@ from hsparse.sn.request import Request
 
 T = TypeVar("T")
 NUMBER_BYTES = 2
-"""About the fewest bytes of a number in a body, from which the work of parsing the body is estimated for `compute`."""
+"""The approximate minimum of bytes of a number in a body, used to estimate the work of parsing for `compute`."""
 SELECTION_WORK = 100
 """The work of resolving a short selection, in units of the work on a number."""
 
@@ -52,12 +52,12 @@ class ReadRequest:
             if not (value is None or isinstance(value, str)):
                 raise BadRequest(f"{name} must be a string.")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-            raise BadRequest("Limit must be a non-negative integer.")
+            raise BadRequest("Limit must be a non-negative integer (0: no limit).")
         sparse = request.flag("sparse")
         if query and sparse:
             raise BadRequest("A query finds elements by their values; leave out sparse.")
         if order_by and not query:
-            raise BadRequest("order_by orders what a query finds; give a query.")
+            raise BadRequest("order_by orders the elements that a query finds: add a query.")
         return cls(resolve, fields, query or None, limit, order_by or "", sparse, body)
 
 
@@ -81,7 +81,7 @@ class WriteSelection:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The part of the selection that may have paired lists, in the form of the body of a read."""
+        """The `select` of the write, which may have paired lists, as in the body of a read."""
         return {"select": self.select}
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
@@ -98,10 +98,10 @@ class WriteSelection:
 
 
 def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
-    """Return the shape of the `count` values (None: all) in the body of a write; raise `BadRequest` for other counts.
+    """Return the shape of the values in the body of a write; raise `BadRequest` if their number `count` is invalid.
 
-    `count` may be the number of selected elements, 1 for one value for all of them, or the product of the last
-    dimensions of the selection's shape, if the values are repeated over its first dimensions.
+    `count` may be None (one value for each element) or that number, 1 (one value for all elements), or the product of
+    the last dimensions of the selection's shape, if the values are repeated over its first dimensions.
     """
     shape = selection.shape
     if count is None or (count == selection.size and type(count) is int):
@@ -142,7 +142,7 @@ def ascending_selection(select: Any, extent: tuple[int, ...]) -> Orthogonal:
 
 
 def body_resolve(body: dict[str, Any]) -> Resolve:
-    """Return the resolver of a body's `points`, `select` or `selection`; raise `BadRequest` unless it has just one."""
+    """Return the `Resolve` of a body's `points`, `select` or `selection`; raise `BadRequest` unless it has one key."""
     if len(set(body) - {"orthogonal"}) != 1 or not set(body) <= {
         "points",
         "select",
@@ -186,7 +186,7 @@ def _is_index(item: Any) -> bool:
 
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
-    """Return a body's points: lists of `rank` numbers or, for rank 1, numbers; raise `BadRequest` for other values."""
+    """Return a body's points: lists of `rank` numbers, or numbers for rank 1; raise `BadRequest` for other values."""
     if (
         isinstance(points, list) and len(points) > ELEMENTS_AT_ONCE
     ):  # `pack_points` packs all valid lists of this length
@@ -202,7 +202,7 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
 
 
 def pack_points(body: Any) -> None:
-    """Replace `points` in a body by an array if they are integers, nested evenly; other points are refused later."""
+    """Replace the `points` of a body by an array if they are integers in lists of equal length; others stay."""
     points = body.get("points") if isinstance(body, dict) else None
     if isinstance(points, list) and points:
         packed = _packed(points)
@@ -211,7 +211,7 @@ def pack_points(body: Any) -> None:
 
 
 def _packed(points: list[Any]) -> NDArray[Any] | None:
-    """Return integers as an array, or None for anything else. Works in blocks, so that other threads run in between."""
+    """Return integers as an array, or None for other items. Items are converted in blocks so that other threads run."""
     blocks: list[NDArray[Any]] = []
     for first in range(0, len(points), ELEMENTS_AT_ONCE):
         try:
@@ -227,7 +227,7 @@ def _packed(points: list[Any]) -> NDArray[Any] | None:
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
-    """Return the points of a binary body: `rank` little-endian u64 coordinates each, i64 if the request uses places."""
+    """Return the points of a binary body: `rank` little-endian u64 each, or i64 if the request has `places`."""
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
         raise BadRequest(f"A point has {rank} 64-bit little-endian numbers; the body has {len(data)} bytes.")
@@ -257,5 +257,5 @@ def _numbers(value: Any, default: tuple[int, ...], key: str, *, signed: bool = F
         return default
     items = value if isinstance(value, list) else [value]
     if not all(_is_index(item) and (signed or item >= 0) for item in items):
-        raise BadRequest(f"{key} must be a list of non-negative integers.")
+        raise BadRequest(f"{key} must be a list of non-negative integers, one for each dimension.")
     return tuple(items)

@@ -1,7 +1,7 @@
 """Resolve the selection of a body, or of the URL parameter `select`.
 
-A selection is resolved in the extent that the dataset has when it is read or written. If that takes long, it is done in
-a worker thread. Memory is reserved for the selection's points.
+A selection is resolved in the extent that the dataset has when it is read or written. If resolving takes long, a worker
+thread does it. Memory is reserved for the selection's points.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def select_parameter(request: Request) -> tuple[dict[str, Any], Resolve]:
-    """Return the `select` parameter in the form of a body, and the function that resolves it; None selects all."""
+    """Return a pair: the `select` parameter as in a body (None: all elements), and the function that resolves it."""
     select = request.arg("select")
     return {"select": select}, lambda extent: parse_select(select, extent)
 
@@ -50,7 +50,7 @@ async def resolved(
     named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]],
     resolve: Callable[[], T],
 ) -> AsyncIterator[T]:
-    """Yield `resolve()`, computed in a worker thread if the bodies are long; `named` has pairs of body and extent.
+    """Yield `resolve()`; a worker thread computes it if the bodies are long. `named` has pairs of body and extent.
 
     Memory is held for the points of paired lists; raises `TooLarge` if they have more than `MAX_PAIRED_BYTES`. For a
     write, `resolve` also converts the values of the body.
@@ -84,7 +84,7 @@ def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncC
 
 @asynccontextmanager
 async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
-    """Yield the selection of the `select` parameter, None without one."""
+    """Yield the selection of the `select` parameter, or None if the parameter is missing."""
     if not request.arg("select"):
         yield None
     else:
@@ -93,7 +93,7 @@ async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncI
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
-    """Return the bytes of the points of a body's paired lists, or 0 if it has none; may raise `TooLarge`."""
+    """Return the bytes of the points of a body's paired lists, or 0 without paired lists; may raise `TooLarge`."""
     if not names_pairs(body):
         return 0
     select = body["select"]

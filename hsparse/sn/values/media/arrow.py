@@ -85,14 +85,14 @@ class ArrowWriter:
         return b"".join(self.parts(columns, values))
 
     def end(self) -> bytes:
-        """Return the end of the stream; if there was no batch, also the schema and an empty batch."""
+        """Return the end of the stream, preceded by the schema and an empty batch if there was no batch."""
         if self._vlen is not None:
             return self._vlen.end(started=self._started)
         return self._end if self._started else self._head + self._none + self._end
 
 
 class SignedArrowWriter(ArrowWriter):
-    """An `ArrowWriter` for a dataset with lower bounds; it converts coordinates in chunks' grid to the request's."""
+    """An `ArrowWriter` for a dataset with lower bounds; it converts coordinates of the chunk grid to the request's."""
 
     def __init__(self, extent: SignedExtent, dtype: np.dtype[Any], element: Element | None = None) -> None:
         super().__init__((-1,) * len(extent) if extent.in_places else extent.lengths, dtype, element)
@@ -131,7 +131,7 @@ class _Encoder:
         return self._drain()
 
     def end(self, *, started: bool = True) -> bytes:
-        """Return the end of the stream; if it was not started, also the schema and an empty batch."""
+        """Return the end of the stream, preceded by the schema and an empty batch if the stream was not started."""
         none = [np.zeros(0, kind) for kind in self._dim_types]
         head = b"" if started else self.batch(none, VlenArray.of([]))
         self._writer.close()
@@ -155,7 +155,7 @@ _STREAMS: BoundedCache[tuple[tuple[np.dtype[Any], ...], np.dtype[Any]], _FixedSt
 
 
 def _fixed_stream(dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]) -> _FixedStream:
-    """Return the schema message of a stream, an empty batch, the end of the stream, and the dtype of the values."""
+    """Return a tuple: a stream's schema message, an empty batch, the stream's end, and the dtype of the values."""
     encoder = _Encoder(dim_types, dtype, None)
     data = encoder.batch([np.zeros(0, kind) for kind in dim_types], np.zeros(0, dtype))
     size = 8 + int.from_bytes(data[4:8], "little")
@@ -221,7 +221,7 @@ def _coords(length: int, columns: dict[str, Column], rank: int, *, signed: bool 
         if column.dtype.kind not in "iu" or column.ndim != 1:
             raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
         if column.dtype.kind == "i" and len(column) and column.min() < 0 and not signed:
-            raise BadRequest(f"Column dim_{dim} has a negative coordinate.")
+            raise BadRequest(f"Column dim_{dim} has a negative coordinate, which only a dataset with lower bounds can have.")
         coords[:, dim] = column
     return coords
 
@@ -245,7 +245,7 @@ def _fixed_values(columns: dict[str, Column], name: str) -> Array:
 def _column(columns: dict[str, Column], name: str) -> Column:
     column = columns.get(name)
     if column is None:
-        raise BadRequest(f"The Arrow stream has no column {name!r}.")
+        raise BadRequest(f"The Arrow stream has no column {name!r}: it needs dim_0, dim_1 and so on, and value.")
     if column.nulls:
         raise BadRequest(f"Column {name!r} has nulls: leave out undefined elements instead.")
     return column
@@ -257,11 +257,11 @@ def _column(columns: dict[str, Column], name: str) -> Column:
 VERSION_5 = 4
 """Message.fbs: `MetadataVersion.V5`."""
 JOINED_BATCH_BYTES = 1 << 16
-"""The parts of a batch of at most this many bytes are joined: sending a part costs as much as copying these bytes."""
+"""The parts of a smaller batch are joined, because sending a part costs as much as copying this many bytes."""
 
 
 def batch_parts(columns: Sequence[NDArray[Any]]) -> list[bytes | memoryview]:
-    """Return a record batch of contiguous fixed-size columns, which must not change until its parts are sent."""
+    """Return the parts of a record batch of fixed-size columns, which must not change until the parts are sent."""
     (length,) = {len(column) for column in columns}
     parts: list[bytes | memoryview] = [_batch_head(length, [column.nbytes for column in columns])]
     for column in columns:

@@ -20,12 +20,12 @@ from hsparse.sn.values.media.arrow_reductions import NUMBER_TYPES
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Return whether `dtype` is a number type that Arrow has; Arrow stores numbers in the machine's byte order."""
+    """Return whether `dtype` is a type of number that Arrow supports, in any byte order."""
     return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBER_TYPES
 
 
 def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Cast the numbers of a column to `dtype` in the machine's byte order; raise `BadRequest` if one does not fit.
+    """Cast a column's numbers to `dtype` in native byte order; raise `BadRequest` if a number is out of its range.
 
     Numbers that already have this type are not copied.
     """
@@ -53,13 +53,13 @@ def column_form(element: Element) -> ColumnForm:
 
 
 def list_item_type(element: Element) -> np.dtype[Any] | None:
-    """Return the dtype of the items if `element` is a vlen sequence of numbers, else None."""
+    """Return the dtype of the items if `element` is a vlen sequence of numbers, otherwise None."""
     base = element.base if isinstance(element, VlenSequence) else None
     return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
 
 
 def vlen_buffers(values: VlenArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Return the buffers of a column of n elements: `offsets: (n + 1,)`, and the elements' bytes or numbers.
+    """Return a pair of buffers of a column of n elements: `offsets: (n + 1,)`, and the elements' bytes or numbers.
 
     Raises `BadRequest` if a UTF-8 string is not valid UTF-8.
     """
@@ -112,4 +112,4 @@ def _check_utf8(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
     except UnicodeDecodeError:
         valid = False
     if not valid:
-        raise BadRequest("A string is not UTF-8, which Arrow needs: ask for application/octet-stream.")
+        raise BadRequest("A string is not UTF-8, as Arrow requires: use application/octet-stream instead.")

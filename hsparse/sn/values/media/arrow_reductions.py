@@ -76,7 +76,7 @@ def arrow_table(reduced: Reduced) -> bytes:
 
 
 def _numbers(values: NDArray[Any]) -> tuple[Any, Any]:
-    """Return the Arrow type and the column of numbers; booleans become 0 and 1."""
+    """Return a pair: the Arrow type, and the column of the numbers `values`; booleans become 0 and 1."""
     native = np.ascontiguousarray(
         values, "u1" if values.dtype.kind == "b" else values.dtype.newbyteorder("=")
     )
@@ -85,7 +85,7 @@ def _numbers(values: NDArray[Any]) -> tuple[Any, Any]:
 
 
 def _labels(labels: list[Any], codes: NDArray[np.intp]) -> tuple[Any, Any]:
-    """Return the Arrow type and the column of `labels[code]` for each of `codes`; the labels are text or numbers."""
+    """Return a pair: the Arrow type, and the column of `labels[code]` for each code. Labels are text or numbers."""
     if all(isinstance(label, str) for label in labels):
         encoded = [label.encode("utf-8", "surrogatepass") for label in labels]
         sizes = np.array([len(text) for text in encoded], np.int64)

@@ -35,7 +35,7 @@ from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, bin
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
-    """Answer with all selected values, the fill value for undefined elements; a large answer is streamed."""
+    """Answer with all selected values; undefined elements have the fill value. A large answer is streamed."""
     request, arrays, count = read.request, read.arrays, read.selection.size
     page_size = request.service.settings.page_size
     expected = min(MAX_WHOLE_BODY, page_size, arrays.expected(count))
@@ -115,7 +115,7 @@ async def _found_pages(
 
 @dataclass(frozen=True, slots=True)
 class BytesBody:
-    """A `WriteBody` that has the elements' bytes, in the order of the selection, which the URL's parameters give."""
+    """A `WriteBody` with the elements' bytes in the order of the selection; URL parameters name the selection."""
 
     data: bytes | bytearray
     selection: WriteSelection
@@ -150,7 +150,7 @@ class RegionBody(CoordinatesBody):
             raise BadRequest(f"The body is not a structured chunk's bytes: {error.message}") from error
         if len(selection.extent) != len(dataset.extent):
             raise BadRequest(
-                f"The body selects in {len(selection.extent)} dimensions; the dataset has {len(dataset.extent)}."
+                f"The body selects in {len(selection.extent)} dimensions, but the dataset has {len(dataset.extent)}."
             )
         if isinstance(dataset.extent, SignedExtent):
             selection = dataset.extent.decoded(selection)

@@ -52,9 +52,9 @@ from hsparse.sn.values.request_selection import (
 )
 
 TEXT_BYTES = 4
-"""About the most bytes of JSON for each byte of values."""
+"""The approximate maximum of bytes of JSON for each byte of values."""
 VLEN_ITEM_BYTES = 8
-"""About the bytes of an item of a vlen sequence, from which the number of items is estimated."""
+"""The approximate bytes of an item of a vlen sequence, used to estimate the number of items."""
 WRITE_KEYS = frozenset(
     {
         "value",
@@ -73,7 +73,7 @@ WRITE_KEYS = frozenset(
 )
 STEPPED_KEYS = frozenset({"start", "stop", "step"})
 SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
-"""The ways to name elements in the body of a read: the keys of each."""
+"""The ways to name elements in the body of a read, each as the set of its keys."""
 PARAMETER_KEYS = frozenset(
     {"fields", "query", "order_by", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
 )
@@ -82,12 +82,12 @@ READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 
 def json_limit(request: Request) -> int:
-    """Return the most bytes of values that a JSON answer may have."""
+    """Return the maximum number of bytes of values that a JSON answer may have."""
     return min(request.service.settings.max_request_size, MAX_JSON)
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
-    """Answer with all selected values, the fill value for undefined elements."""
+    """Answer with all selected values; undefined elements have the fill value."""
     request, arrays, count = read.request, read.arrays, read.selection.size
     limit = json_limit(request)
     rooms = sorted({min(limit, arrays.expected(count)), limit})
@@ -124,7 +124,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 async def answer_whole(
     read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any], times: int = 1
 ) -> web.StreamResponse:
-    """Answer with all defined elements at once, by `answer(points, values)`; `TooLarge` if they exceed `limit` bytes.
+    """Answer with `answer(points, values)` of all defined elements; raise `TooLarge` if they exceed `limit` bytes.
 
     Memory is held for `times` the bytes of the elements, because the encoded answer takes memory too.
     """
@@ -199,7 +199,7 @@ async def collect_found(
         )
         if nbytes > limit:
             raise TooLarge(
-                f"The query finds more than an answer in JSON may have ({limit} bytes, of max_request_size): "
+                f"The matches of the query exceed the limit of an answer in JSON ({limit} bytes, max_request_size): "
                 "select less, give a Limit or, to read, ask for octet-stream."
             )
     none = np.zeros(0, np.uint64)
@@ -226,13 +226,13 @@ async def respond_values(
 
 
 def json_items(values: Values, arrays: ValueArrays) -> int:
-    """Return about the number of numbers, texts and lists in the JSON of the values."""
+    """Return the approximate number of numbers, texts and lists in the JSON of the values."""
     items = json_size(values.shape, arrays.element).items
     return items if arrays.is_exact else items + arrays.nbytes(values) // VLEN_ITEM_BYTES
 
 
 def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values in pieces, see `encode_rows`."""
+    """Yield the JSON of `values` in pieces, as `encode_rows` does."""
 
     def encoded(part: Values) -> bytes:
         listed, has_floats = arrays.to_json(part)
@@ -242,7 +242,7 @@ def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterato
 
 
 def _encode(request: Request) -> Encode:
-    """Return the JSON encoder that the request asks for: with `ignore_nan`, floats that are not finite become null."""
+    """Return the request's JSON encoder; if `ignore_nan` is set, it encodes floats that are not finite as null."""
     return encode_nulls if request.flag("ignore_nan") else encode_json
 
 
@@ -287,7 +287,7 @@ class JsonBody:
         return selection, repeat_values(arrays, values, selection.shape)
 
     def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
-        """Return the body's `value` as an array of this shape; lists of one item around the value are ignored."""
+        """Return the body's `value` as an array of this shape; lists of one item around the value are removed."""
         value = self.body["value"]
         while True:
             try:
@@ -298,7 +298,7 @@ class JsonBody:
                     raise
                 (value,) = value
         if values.size != prod(shape):
-            raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
+            raise BadRequest(f"The value has {values.size} elements, but element_count is {prod(shape)}; both must be equal.")
         return values
 
 

@@ -20,7 +20,7 @@ from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest
 
 STREAM_PAGES = 2
-"""Pages of a streamed answer that are in memory at a time: one is sent while the next is read."""
+"""The number of a streamed answer's pages in memory: one page is sent while the next page is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class WriteBody(Protocol):
 
     @property
     def append(self) -> Append | None:
-        """The append, or None for another write. The selection of an append is relative to the new elements."""
+        """The `Append`, or None if the write is no append. An append's selection is relative to the new elements."""
         ...
 
     @property
@@ -76,13 +76,13 @@ class WriteBody(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The request's `select`, in the form of the body of a read, {} if there is none; `resolved` needs it."""
+        """The request's `select`, as in the body of a read, or {} if there is none; `resolved` reserves memory by it."""
         ...
 
     def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
-        """Return the write's selection in the dataset's extent, and its values: of `fields`, or of all fields for ().
+        """Return a pair: the write's selection in the dataset's extent, and its values (of `fields`; (): all fields).
 
-        The values have the selection's shape, or are one for all. Raises `BadRequest` if the body does not fit.
+        The values have the selection's shape, or one value is for all elements. Raises `BadRequest` if invalid.
         """
         ...
 
@@ -105,7 +105,7 @@ PendingAnswer: TypeAlias = Awaitable[web.StreamResponse]
 class Medium:
     """A media type of values.
 
-    Media are made by `dataclasses.replace(JSON, name=..., ...)`, so that operations that they do not define use JSON.
+    Media are made by `dataclasses.replace(JSON, name=..., ...)`, so operations that a medium does not define use JSON.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Medium:
     read_request: Callable[[Request], Awaitable[ReadRequest]]
     """Read the body of a POST that names the elements to read."""
     answer_values: Callable[[ValueRead], PendingAnswer]
-    """Answer with all values of a selection, the fill value for undefined elements."""
+    """Answer with all values of a selection; undefined elements have the fill value."""
     answer_defined: Callable[[ValueRead], PendingAnswer]
     """Answer with the defined elements of a selection: their coordinates and values."""
     answer_places: Callable[[ValueRead], web.StreamResponse]

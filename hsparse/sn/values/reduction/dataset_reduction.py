@@ -52,7 +52,7 @@ class DescribedChunks:
 
     @classmethod
     def of(cls, rows: ChunkRows, column: int, dtype: np.dtype[Any]) -> DescribedChunks:
-        """Take the statistics' column with the index `column` from the rows that have statistics."""
+        """Return the `DescribedChunks` of `rows` that have statistics, for the statistics' column number `column`."""
         known = np.flatnonzero(is_known(rows.statistics))
         places = {tuple(scaled): place for place, scaled in enumerate(rows.scaled[known].tolist())}
         return cls(places, rows.statistics[known, column], rows.defined[known], dtype)
@@ -60,7 +60,7 @@ class DescribedChunks:
     def split(
         self, planned: Sequence[PlannedChunk], reduction: Reduction
     ) -> tuple[list[PlannedChunk], Partials]:
-        """Return the chunks that must be read, and the partial result of the others, from their statistics."""
+        """Return a pair: the chunks that must be read, and the partial result of all other chunks by statistics."""
         rest, there = [], []
         for chunk in planned:
             place = self.places.get(chunk.scaled) if chunk.full else None
@@ -76,7 +76,7 @@ class DescribedChunks:
 
 CODES, CATEGORIES = "codes", "categories"
 GROUPED_BYTES = 32
-"""About the bytes of memory for each label while labels are grouped, because numpy sorts them."""
+"""The approximate bytes of memory for each label while labels are grouped, because numpy sorts them."""
 
 
 async def read_groups(request: Request, by: str | list[Any], length: int, axis: ax.Axis) -> LabelGroups:
@@ -105,7 +105,7 @@ async def read_groups(request: Request, by: str | list[Any], length: int, axis: 
 async def _label_datasets(
     request: Request, by: str, length: int
 ) -> tuple[list[StoredDataset], Callable[..., LabelGroups]]:
-    """Return the datasets of labels that `by` names, and the function that makes groups of the datasets' values."""
+    """Return a pair: the datasets of labels that `by` names, and the function that makes groups of their values."""
     record = await _record(request, by)
     if collection_of(record["id"]) != "groups":
         return [_labels(request, record, length)], _groups_of
@@ -136,19 +136,19 @@ async def _record(request: Request, by: str) -> Record:
 
 
 def _labels(request: Request, record: Record, length: int | None) -> StoredDataset:
-    """Return the 1-D dataset of labels with this record; `BadRequest` unless it has `length` labels (None: any)."""
+    """Return the 1-D dataset of labels of `record`; raise `BadRequest` unless it has `length` labels (None: any)."""
     if collection_of(record["id"]) != "datasets":
-        raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
+        raise BadRequest(f"{record['id']} is no dataset of labels: by must name a dataset.")
     dataset = StoredDataset.of(record, request.file_rights())
     if len(dataset.extent) != 1:
-        raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
+        raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions, but a dataset of labels must have one.")
     if length is not None:
         check_labels(parse_select(None, dataset.extent).size, length)
     return dataset
 
 
 def _needed(request: Request, dataset: StoredDataset) -> int:
-    """Return about how many bytes of memory it takes to read and group a dataset of labels."""
+    """Return the approximate bytes of memory that it takes to read and group a dataset of labels."""
     count, limit = dataset.extent[0], request.service.settings.max_request_size
     if dataset.arrays.least(count) > limit:
         raise _too_large(dataset, limit)
@@ -172,12 +172,12 @@ def _labels_in(dataset: StoredDataset, values: Values) -> NDArray[Any] | list[An
     listed, _ = dataset.arrays.to_json(values)
     listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
     if not all(isinstance(label, str | int | None) for label in listed):
-        raise BadRequest(f"The elements of {dataset.id} are no labels: labels are numbers or text.")
+        raise BadRequest(f"The elements of {dataset.id} cannot be labels: labels must be numbers or text.")
     return list(listed)
 
 
 def _too_large(dataset: StoredDataset, limit: int) -> TooLarge:
-    return TooLarge(f"The labels in {dataset.id} have more than {limit} bytes (max_request_size).")
+    return TooLarge(f"The labels in {dataset.id} have more than {limit} bytes, the limit (max_request_size).")
 
 
 SKIP, FILL = "skip", "fill"
@@ -250,17 +250,17 @@ Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
 """The maximum number of chunks of computed values (`arange`) that a reduction may select."""
 CODE_BYTES = 12
-"""About the bytes of memory for the group code of each selected index while a reduction runs."""
+"""The approximate bytes of memory for the group code of each selected index while a reduction runs."""
 STATE_BYTES = 64
-"""About the most bytes of memory for each item of a result while it is computed."""
+"""The approximate maximum of bytes of memory for each item of a result while it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The result of a reduction: an array of `reduction.result_shape` for each operation, by name.
+    """The result of a reduction; `values` maps each operation's name to an array of `reduction.result_shape`.
 
-    `labels` are the labels of the groups, None without groups. `coords` has the selected indices of each other
-    dimension that the result keeps, by the dimension's number in the dataset.
+    `labels` are the labels of the groups, or None without groups. `coords` maps the number of each other dimension
+    that the result keeps to the selected indices of that dimension.
     """
 
     dataset: StoredDataset
@@ -283,16 +283,16 @@ class DatasetReduction:
         if dataset.arrays.is_exact:
             check_numbers(dataset.dtype, asked.field, asked.operations)
         elif asked.field or asked.operations != ("count",):
-            raise BadRequest(f"Elements of {dataset.id} have no fixed size: they can only be counted.")
+            raise BadRequest(f"Elements of {dataset.id} have no fixed size: only op=count can reduce them.")
         if dataset.spec.sparse and asked.undefined is None:
             raise BadRequest(
-                "Say what becomes of undefined elements: undefined=skip leaves them out, undefined=fill takes them as "
-                "the fill value."
+                "Add undefined=skip to leave out undefined elements, or undefined=fill to count them with the fill "
+                "value."
             )
         self._fills = not dataset.spec.sparse or asked.undefined == FILL
 
     async def run(self) -> Reduced:
-        """Run the reduction and return its result; raise `TooLarge` if that exceeds `max_request_size`."""
+        """Run the reduction and return its result; raise `TooLarge` if the result exceeds `max_request_size`."""
         axes = parse_axes(self._asked.axis, len(self._dataset.extent))
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
@@ -352,7 +352,7 @@ class DatasetReduction:
         return dtype[field] if field else dtype
 
     async def _groups(self, axes: Sequence[int]) -> LabelGroups | None:
-        """Return the groups of the selected indices of the first axis in `axes`; None without groups."""
+        """Return the groups of the selected indices of the first axis in `axes`, or None if `by` is not given."""
         if self._asked.by is None:
             return None
         if not axes or self._asked.axis in (None, ""):
@@ -377,7 +377,7 @@ class DatasetReduction:
     def _finished(
         self, reduction: Reduction, codes: Codes | None, states: Sequence[Partials]
     ) -> dict[str, Array]:
-        """Return the result of each operation, by name, from the only item of `states`: all merged partial results."""
+        """Return a dict that maps each operation to its result; `states` has one item, the merged partial result."""
         (state,) = states
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
@@ -387,7 +387,7 @@ class DatasetReduction:
 
 
 def _picked(codes: Codes, axis: ax.Axis) -> Codes:
-    """Return the codes of the selected indices of an axis; a view if the indices are contiguous."""
+    """Return the codes of the selected indices of an axis, as a view if the indices are contiguous."""
     if isinstance(axis, ax.StridedSpan) and axis.contiguous:
         return codes[axis.start : axis.stop]
     return codes[ax.indices(axis).astype(np.intp)]
