@@ -88,7 +88,7 @@ class Domain:
         return self.root
 
     def member(self, id: str, collection: str | None = None) -> str:
-        """Return `id`, translated if this domain is a copy; raise `BadRequest` or `Conflict` for another domain's id."""
+        """Return `id`, translated if this domain is a copy; raise `BadRequest` or `Conflict` for other domains' ids."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
             return self._own_id(id)
@@ -100,7 +100,7 @@ class Domain:
             if id[ID_DOMAIN] == head[ID_DOMAIN]:
                 return moved_id(id, head, self.root_group)
         if self.record.get(SERVED):
-            raise Conflict(f"{id} is not in {self.path}, whose file has changed: open the domain again.")
+            raise Conflict(f"{id} is not in the domain {self.path}: its file has changed; open it again.")
         raise BadRequest(f"{id} is not in the domain {self.path}: name the domain that has it.")
 
     @property
@@ -303,7 +303,7 @@ class Request:
         """Return the `wait` parameter in seconds, or 0 if it is missing; raise `BadRequest` beyond `MAX_WAIT`."""
         seconds = self.number("wait") or 0
         if seconds > MAX_WAIT:
-            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: then repeat the request.")
+            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: then ask again.")
         return seconds
 
     def flag(self, name: str) -> bool:

@@ -90,7 +90,7 @@ class Service:
         if bucket == first.settings.bucket:
             return first
         if bucket not in first.settings.other_buckets:
-            raise NotFound(f"The bucket {bucket!r} is not served here; name a bucket of this server, or leave it out.")
+            raise NotFound(f"The bucket {bucket!r} is not served here: name another bucket.")
         other = first._others.get(bucket)
         if other is None:
             other = first._others[bucket] = copy(first)

@@ -322,7 +322,7 @@ async def test_a_link_to_what_is_deleted_meanwhile_is_taken_back(world: World) -
     link = await fault.holding(linking.create(B, linked_domain=A))
     await deleting.delete(A)
     fault.release()
-    with pytest.raises(Conflict, match="or gone"):
+    with pytest.raises(Conflict, match="deleted or being deleted"):
         await link
     assert await world.keys() == set()
     assert await world.is_gone(root)

@@ -76,7 +76,7 @@ def read_hsds_users(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"The file {path} cannot be read as text; give the path of HSDS's passwd.txt.") from error
+        raise BadRequest(f"The file {path} cannot be read as text; give HSDS's passwd.txt.") from error
     users: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         if is_blank(line):

@@ -32,7 +32,7 @@ class PasswordHash:
         if not password:
             raise BadRequest("The password is empty; give a password.")
         if any(unicodedata.category(character) == "Cc" for character in password):
-            raise BadRequest("The password has control characters, which HTTP authentication cannot send: remove them.")
+            raise BadRequest("The password has control characters, which HTTP cannot send: remove them.")
         return self._hasher.hash(_prepared(password))
 
     async def verify(self, encoded: str, password: str) -> bool:

@@ -261,7 +261,7 @@ async def _answer_piece(
     file, offset, size, mask = found
     limit = request.service.settings.max_request_size
     if size > limit:
-        raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read its values instead.")
+        raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
     async with request.service.answers.hold(size):
         data = await chunks.stored_bytes(file, offset, size)
         return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})

@@ -55,7 +55,7 @@ class NamedChunks:
                 f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: the counts must be equal."
             )
         if len(names) > MAX_LIMIT:
-            raise TooLarge(f"The request names {len(names)} chunks; the limit is {MAX_LIMIT}: send several requests.")
+            raise TooLarge(f"The request names {len(names)} chunks; the limit is {MAX_LIMIT}: name fewer.")
         if not all(type(size) is int and size > 0 for size in sizes):
             raise BadRequest("sizes must be numbers of bytes, 1 or more.")
         if max(sizes, default=0) > largest:

@@ -64,7 +64,7 @@ async def _change_acl(request: Request, user: str, rights: dict[str, bool] | Non
     the right to change ACLs meanwhile cannot grant it to themselves again.
     """
     if request.domain.path == "/":
-        raise BadRequest("The top level has no ACLs, because only admins create domains there: name a domain.")
+        raise BadRequest("The top level has no ACLs, so only admins create domains there: name a domain.")
     owners, origin = request.service.owners, request.service.settings.bucket + request.domain.path
     for _ in range(MAX_CHANGE_ATTEMPTS):
         domain = await request.named_domain(Right.UPDATE_ACL)

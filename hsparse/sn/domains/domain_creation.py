@@ -51,7 +51,7 @@ async def create_domain(request: Request, body: Record) -> Record:
     requested = _parse(request, body)
     parent = await require_creation(request, requested.path)
     if (await request.service.owners.read(requested.path))[0].failure is None:
-        raise Conflict(f"{requested.path} exists already: choose another path, or delete it first.")
+        raise Conflict(f"{requested.path} exists already.")
     if not parent.allows(request.principal, Right.READ):
         await require_nothing_below(request, requested.path)
     first: Domain | None = None
@@ -164,7 +164,7 @@ async def require_nothing_below(request: Request, path: str) -> None:
     Otherwise a principal who may not read the parent folder could get the right to read these files, by owning `path`.
     """
     if (await request.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
-        raise Conflict(f"The store has keys below {path} already: choose another path.")
+        raise Conflict(f"{path} exists already.")
 
 
 async def _first_name(request: Request, path: str, new_path: str) -> Domain:

@@ -121,7 +121,7 @@ class _FilterParser:
         if self._take("("):
             test = self.either(depth + 1)
             if not self._take(")"):
-                raise BadRequest("The query has an opening parenthesis without a closing one: add the closing one.")
+                raise BadRequest("The query has an opening parenthesis that is never closed: close it.")
             return test
         self._comparisons += 1
         if self._comparisons > MAX_COMPARISONS:

@@ -124,7 +124,7 @@ class _Pieces:
 
 
 def _too_many() -> TooLarge:
-    return TooLarge(f"A JSON object in the body has more than {MAX_MEMBERS} members, the limit: send several requests.")
+    return TooLarge(f"A JSON object has more than {MAX_MEMBERS} members, the limit: send several requests.")
 
 
 def _invalid(why: str, place: int) -> BadRequest:
@@ -146,7 +146,7 @@ def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
         depths = np.cumsum(STEPS[block], dtype=np.int64) + depth
         depth = int(depths[-1])
         if depths.max() > MAX_DEPTH:
-            raise BadRequest(f"The body is nested too deeply: lists and objects may have at most {MAX_DEPTH} levels.")
+            raise BadRequest(f"The body is nested too deeply: the limit is {MAX_DEPTH} levels.")
         if depths.min() < 0:
             raise _invalid("a closing bracket without an opening one", start)
         places = np.flatnonzero(block == ord(","))

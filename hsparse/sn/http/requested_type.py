@@ -25,7 +25,7 @@ async def read_type(request: Request, body: Record) -> Datatype:
     """Return the `type` of a body. Ids of committed types, at any depth, are replaced by the types and their `id`."""
     item = body.get("type")
     if item is None:
-        raise BadRequest("The body has no type: give an object, a predefined name, or the id of a committed type.")
+        raise BadRequest("The body has no type: give an object, a predefined name, or a type's id.")
     named: dict[str, None] = {}
     _collect(item, named, 0)
     if not named:

@@ -180,7 +180,7 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
     """Replace one attribute's value by the body (JSON or bytes); type and dataspace stay unchanged."""
     name, stored = await _requested(request)
     if stored["shape"]["class"] == "H5S_NULL":
-        raise BadRequest("An attribute with a null dataspace has no value: create one with another shape instead.")
+        raise BadRequest("An attribute with a null dataspace has no value: create it with another shape.")
     datatype = parse_type(stored["type"])
     if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
         body: Record = {"value": await request.body()}

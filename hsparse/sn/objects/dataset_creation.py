@@ -111,9 +111,7 @@ async def _initial_values(
     """Return a new dataset's values from the body or from the file of `locator`, or None if no values are given."""
     value, text = body.get("value"), body.get("value_base64")
     if (value is not None) + (text is not None) + (locator is not None) > 1:
-        raise BadRequest(
-            "Give only one of value, value_base64 and the initializer of a chunk table."
-        )
+        raise BadRequest("Give only one of value, value_base64 and the initializer of a chunk table.")
     if locator is not None:
         check_initial_size(shape, datatype)
         files = file_data()

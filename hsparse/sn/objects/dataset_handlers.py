@@ -154,7 +154,7 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
             f"{id} is virtual: its extent follows from its mappings and their sources; extend the sources."
         )
     if not is_extensible(shape):
-        raise BadRequest(f"{id} is not extensible, because it was created without maxdims: create another dataset.")
+        raise BadRequest(f"{id} is not extensible, because it was created without maxdims.")
     has_bounds, has_extend = "shape" in body or "lower" in body, "extend" in body
     if (has_bounds and has_extend) or not (has_bounds or has_extend or "minlower" in body):
         raise BadRequest(

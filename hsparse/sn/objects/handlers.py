@@ -133,7 +133,7 @@ async def get_object_by_path(request: Request) -> web.StreamResponse:
 
 def _check_collection(h5path: str, record: Record, collection: str) -> None:
     if collection_of(record["id"]) != collection:
-        raise NotFound(f"{h5path!r} is not one of the {collection}: ask for it at the path of its collection.")
+        raise NotFound(f"{h5path!r} is not one of the {collection}: use its own collection's path.")
 
 
 async def delete_object(request: Request) -> web.StreamResponse:

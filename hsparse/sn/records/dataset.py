@@ -168,9 +168,9 @@ class StoredDataset:
     def require_writable(self) -> None:
         """Raise `BadRequest` if the dataset is virtual or its data is in a file; such data is never written."""
         if self.elsewhere == VIRTUAL:
-            raise BadRequest(f"{self.id} cannot be written because it is virtual: write to its source datasets.")
+            raise BadRequest(f"{self.id} cannot be written because it is virtual: write to its sources.")
         if self.elsewhere:
-            raise BadRequest(f"{self.id} cannot be written because its data is in an HDF5 file: write to a copy.")
+            raise BadRequest(f"{self.id} cannot be written: its data is in an HDF5 file. Write to a copy.")
 
 
 _KNOWN: BoundedCache[str, StoredDataset] = BoundedCache(KNOWN_BYTES)
@@ -259,7 +259,7 @@ async def _stored(
             if (scaled := _scaled_of(dataset, key)) is not None:
                 found.append(scaled)
         if most is not None and len(found) > most:
-            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; request pages of chunks instead.")
+            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; request pages of chunks.")
         if not listing.more:
             break
         marker, limit = listing.keys[-1], min(2 * limit, KEYS_AT_ONCE)

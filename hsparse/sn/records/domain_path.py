@@ -91,7 +91,7 @@ def bucket_name(text: str) -> str:
 def check_bucket(service: Service, bucket: str | None) -> None:
     """Raise `NotFound` if `bucket` is neither None nor the request's bucket, `BadRequest` if it is no valid name."""
     if bucket and bucket_name(bucket) != service.settings.bucket:
-        raise NotFound(f"The bucket {bucket!r} is not the request's bucket: name a domain in the same bucket.")
+        raise NotFound(f"The bucket {bucket!r} is not the request's bucket, which links cannot leave.")
 
 
 def is_unicode(text: str) -> bool:

@@ -32,7 +32,7 @@ def page_of(request: Request, names: list[str], what: str) -> list[str]:
     marker = request.arg("Marker")
     if marker:
         if marker not in names:
-            raise NotFound(f"There is no {what} {marker!r}; Marker must be the last name of the previous page.")
+            raise NotFound(f"There is no {what} {marker!r}; Marker must be a page's last name.")
         names = names[names.index(marker) + 1 :]
     return matching_names(request, names)
 
@@ -76,7 +76,7 @@ def split_names(request: Request, parameter: str) -> tuple[str, ...]:
     """Split the names in a query parameter at `separator` (default "/"); raise `BadRequest` if there are none."""
     text = request.arg(parameter)
     if not text:
-        raise BadRequest(f"The parameter {parameter} must have names, joined by / or by the parameter separator.")
+        raise BadRequest(f"The parameter {parameter} must have names, joined by / or by separator.")
     return tuple(dict.fromkeys(text.split(request.arg("separator") or "/")))
 
 
@@ -87,7 +87,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
     if len(pattern) > MAX_PATTERN:
         raise BadRequest(f"The pattern has {len(pattern)} characters; the limit is {MAX_PATTERN}.")
     if pattern.count("[") != pattern.count("]"):
-        raise BadRequest(f"The pattern {pattern!r} has an unmatched bracket: close it, or write [[] for a bracket.")
+        raise BadRequest(f"The pattern {pattern!r} has an unmatched bracket: close or remove it.")
     try:
         return NamePattern(pattern).matches
     except re.error as error:

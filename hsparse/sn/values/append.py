@@ -86,7 +86,7 @@ class Append:
         """
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
-            raise BadRequest(f"append_dim must be less than {len(dataset.extent)}, the rank of {dataset.id}, not {self.dim}.")
+            raise BadRequest(f"append_dim is {self.dim}, but {dataset.id} has rank {len(dataset.extent)}.")
         if self.below and not isinstance(dataset.extent, SignedExtent):
             raise BadRequest(f"{dataset.id} has no lower bound: append at its upper end (append_side=upper).")
         return dataset.slab(self.dim, self.count)

@@ -339,7 +339,7 @@ class ChunkFanout:
 
     def _check_count(self, selection: Selection) -> None:
         if count_chunks(selection, self.dataset.grid) > MAX_WRITE_CHUNKS:
-            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks, the limit: write less at a time.")
+            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
 
     async def write(
         self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()

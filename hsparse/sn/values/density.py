@@ -57,7 +57,7 @@ class Bins:
         spans = [as_span(axis) for axis in parse_axes(select, extent)]
         boxes = [span for span in spans if span is not None and span.contiguous]
         if len(boxes) < len(spans):
-            raise BadRequest("The density is computed for a box: select slices without steps, such as [0:100,5].")
+            raise BadRequest("The density needs a box: select slices without steps, such as [0:100,5].")
         start = tuple(span.start for span in boxes)
         stop = tuple(span.stop for span in boxes)
         width = _widths(bin, len(start))

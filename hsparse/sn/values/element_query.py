@@ -123,7 +123,7 @@ class FixedQuery:
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set `fields` of each match to their values in the element `value`; return the changed elements."""
         if self._fits_fill and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS:
-            raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks, the limit: select less at a time.")
+            raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks; select less at a time.")
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)

@@ -41,7 +41,7 @@ class ElementSource(Protocol):
         ...
 
     async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
-        """Return the elements that a query finds in each planned chunk (`FindElements`), or None for a missing chunk."""
+        """Return the elements that a query finds in each planned chunk (`FindElements`), or None if it is missing."""
         ...
 
     async def reduce(

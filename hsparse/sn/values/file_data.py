@@ -70,7 +70,7 @@ REGISTERED: dict[str, OtherData] = {}
 def other_data(kind: str) -> OtherData:
     """Return the reader of a layout class; raise `Unsupported` if no extension registered one."""
     if kind not in REGISTERED:
-        raise Unsupported(f"The dataset has the layout {kind}, which this server does not read: install the extension that reads it.")
+        raise Unsupported(f"The layout {kind} of the dataset needs an extension that is not installed.")
     return REGISTERED[kind]
 
 

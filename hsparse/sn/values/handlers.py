@@ -86,7 +86,7 @@ async def put_streamed(request: Request) -> web.StreamResponse:
     async with selected_in_url(request, dataset.extent) as selection:
         nbytes, length = selection.size * arrays.guessed_size, request.http.content_length
         if length != nbytes:
-            raise BadRequest(f"The body has {length} bytes, but the {selection.size} selected elements have {nbytes}.")
+            raise BadRequest(f"The body has {length} bytes; the {selection.size} elements have {nbytes}.")
         chunks = ChunkFanout(request.service.owners, dataset)
         await request.make_room(
             chunks.check_write(selection, nbytes, request.service.settings.max_write_size)
@@ -202,7 +202,7 @@ class ValueWrite:
 
     @asynccontextmanager
     async def resolve(self, dataset: StoredDataset) -> AsyncIterator[tuple[Selection, Values]]:
-        """Yield the selection and the values while memory is held; raise `BadRequest` if they do not fit the dataset."""
+        """Yield the selection and the values while memory is held; raise `BadRequest` if they do not fit."""
         if self._sparse:
             dataset.require_sparse()
         if self.body.fields:
@@ -237,7 +237,7 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
     if any(
         request.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
     ):
-        raise BadRequest("A change by a query takes only the parameters select and Limit: leave out the others.")
+        raise BadRequest("A change by a query takes no parameters but select and Limit.")
     body = await read_json(request)
     request.domain.require(request.principal, Right.READ)
 

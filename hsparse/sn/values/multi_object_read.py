@@ -79,7 +79,7 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
         select, orthogonal = group.get("select"), group.get("orthogonal", False)
         found += [NamedRead(id, select, orthogonal, sparse) for id in ids]
     if len(found) > MAX_DATASETS:
-        raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}: send several requests.")
+        raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}: name fewer.")
     return found
 
 

@@ -103,7 +103,7 @@ class OrderedQuery(FixedQuery):
     def _best(
         self, best: Rows, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None]
     ) -> Rows:
-        """Return the first matches among `best` and `found`, in order; matches with equal keys are in row-major order."""
+        """Return the first matches among `best` and `found`, in order; matches with equal keys are row-major."""
         pieces = [best, *self._located(planned, found, self._limit, ())]
         offsets, rows = join_rows(pieces, self._dataset.dtype)
         by_place = np.argsort(offsets, kind="stable")
@@ -269,7 +269,7 @@ def _query(
     if not order_by:
         return dataset_query(dataset, chunks, text, page_size, limit)
     if not dataset.arrays.is_exact:
-        raise BadRequest(f"Elements of {dataset.id} have no fixed size, so they cannot be ordered by value: leave out order_by.")
+        raise BadRequest(f"Elements of {dataset.id} have no fixed size: leave out order_by.")
     return OrderedQuery(dataset, chunks, text, page_size, limit, order_by)
 
 

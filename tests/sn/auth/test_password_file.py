@@ -327,7 +327,7 @@ def test_a_file_others_may_read_is_warned_of_once_and_used(
         assert "ada" in file.entries()
         assert "ada" in file.entries()
     assert [record.getMessage() for record in caplog.records] == [
-        f"The password file {path} is open to others than its owner; chmod 600 it."
+        f"Users other than its owner can access the password file {path}; chmod 600 it."
     ]
 
 

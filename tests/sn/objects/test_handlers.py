@@ -156,7 +156,7 @@ async def test_implicit_makes_missing_parents(rest: RestClient) -> None:
 async def test_missing_parents_are_limited(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create, "MAX_IMPLICIT", 4)
     bodies = [{"h5path": "/a/b/c/x"}, {"h5path": "/a/b/d/e/x"}]
-    await refuses(rest("POST", "/groups", bodies, implicit=1), 413, "4 groups are missing")
+    await refuses(rest("POST", "/groups", bodies, implicit=1), 413, "at most 4 missing groups")
     assert (await rest("GET", "/", h5path="/a/b/c/x")).status == 404
     assert (await rest("POST", "/groups", bodies, implicit=1)).status == 201
     assert (await rest("GET", "/", h5path="/a/b/d/e/x")).status == 200

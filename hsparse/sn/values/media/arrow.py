@@ -221,7 +221,7 @@ def _coords(length: int, columns: dict[str, Column], rank: int, *, signed: bool 
         if column.dtype.kind not in "iu" or column.ndim != 1:
             raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
         if column.dtype.kind == "i" and len(column) and column.min() < 0 and not signed:
-            raise BadRequest(f"Column dim_{dim} has a negative coordinate, which only a dataset with lower bounds can have.")
+            raise BadRequest(f"Column dim_{dim} has a negative coordinate; the least is 0.")
         coords[:, dim] = column
     return coords
 
@@ -245,7 +245,7 @@ def _fixed_values(columns: dict[str, Column], name: str) -> Array:
 def _column(columns: dict[str, Column], name: str) -> Column:
     column = columns.get(name)
     if column is None:
-        raise BadRequest(f"The Arrow stream has no column {name!r}: it needs dim_0, dim_1 and so on, and value.")
+        raise BadRequest(f"The Arrow stream has no column {name!r}: add the column.")
     if column.nulls:
         raise BadRequest(f"Column {name!r} has nulls: leave out undefined elements instead.")
     return column

@@ -298,7 +298,7 @@ class JsonBody:
                     raise
                 (value,) = value
         if values.size != prod(shape):
-            raise BadRequest(f"The value has {values.size} elements, but element_count is {prod(shape)}; both must be equal.")
+            raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
         return values
 
 

@@ -76,7 +76,7 @@ class WriteBody(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The request's `select`, as in the body of a read, or {} if there is none; `resolved` reserves memory by it."""
+        """The request's `select`, as in the body of a read, or {} if there is none; `resolved` needs it."""
         ...
 
     def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:

@@ -141,7 +141,7 @@ def _labels(request: Request, record: Record, length: int | None) -> StoredDatas
         raise BadRequest(f"{record['id']} is no dataset of labels: by must name a dataset.")
     dataset = StoredDataset.of(record, request.file_rights())
     if len(dataset.extent) != 1:
-        raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions, but a dataset of labels must have one.")
+        raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels must have one.")
     if length is not None:
         check_labels(parse_select(None, dataset.extent).size, length)
     return dataset
@@ -242,7 +242,7 @@ def _operations(text: Any) -> tuple[str, ...]:
         if name not in OPERATIONS:
             raise BadRequest(f"There is no op {name[:40]!r}; there are: {', '.join(OPERATIONS)}.")
     if len(set(names)) < len(names):
-        raise BadRequest("op names one of the operations twice.")
+        raise BadRequest("op names an operation twice: name each operation once.")
     return tuple(names)
 
 
