@@ -139,16 +139,13 @@ def test_add_asks_twice_at_a_terminal(users: Users) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            {"typed": ["secret", "Secret"]},
-            "The two typed passwords differ, so nothing was changed; run the command again.\n",
-        ),
-        ({"typed": ["", ""]}, "The password is empty; give one.\n"),
-        ({"typed": []}, "No password was typed, so nothing was changed; run the command again.\n"),
-        ({"text": ""}, "The password is empty; give one.\n"),
-        ({"text": "\n"}, "The password is empty; give one.\n"),
-        ({"text": "\r\n"}, "The password is empty; give one.\n"),
-        ({"text": "\nsecond line\n"}, "The password is empty; give one.\n"),
+        ({"typed": ["secret", "Secret"]}, "The two passwords differ; nothing was changed.\n"),
+        ({"typed": ["", ""]}, "The password is empty; give a password.\n"),
+        ({"typed": []}, "No password was typed; nothing was changed.\n"),
+        ({"text": ""}, "The password is empty; give a password.\n"),
+        ({"text": "\n"}, "The password is empty; give a password.\n"),
+        ({"text": "\r\n"}, "The password is empty; give a password.\n"),
+        ({"text": "\nsecond line\n"}, "The password is empty; give a password.\n"),
         ({"text": b"secret\xff\n"}, "The password is not valid Unicode; type it in UTF-8.\n"),
     ],
 )

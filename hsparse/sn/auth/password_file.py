@@ -179,7 +179,7 @@ class PasswordFile(LineFile[User]):
 
     def _existing(self, name: str) -> Conflict:
         return Conflict(
-            f"There is already a user {name!r} in {self.path}: 'hsparse user password {name}' changes the password, "
+            f"There is a user {name!r} in {self.path} already: 'hsparse user password {name}' changes the password, "
             f"'hsparse user role {name}' the role and groups."
         )
 
