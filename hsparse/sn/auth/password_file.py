@@ -92,7 +92,7 @@ def read_hsds_users(path: Path) -> dict[str, str]:
         except BadRequest as error:
             raise BadRequest(f"Line {number} of {path}: {error.message} No user was added.") from error
         if name in users:
-            raise BadRequest(f"Line {number} of {path} names {name} again: remove a line. No user was added.")
+            raise BadRequest(f"Line {number} of {path} names {name} a second time; no user was added.")
         users[name] = password
     return users
 

@@ -135,9 +135,7 @@ async def find_domain(
         raise outcome.failure.error()
     record = outcome.record or {}
     if "deleted" in record and not dangling:
-        raise Gone(
-            f"The objects of {path} were deleted by another name that they had; delete {path} as well."
-        )
+        raise Gone(f"The objects of {path} were deleted by another name; delete {path} as well.")
     domain = Domain(path, record)
     return domain if ELSEWHERE.isdisjoint(record) else (await with_first_names(service.owners, [domain]))[0]
 
