@@ -11,7 +11,7 @@ BITS = 64
 
 
 def address_digest(root: str) -> Callable[[int], bytes]:
-    """Return a function that encodes an address, which may be negative, as 8 bytes that differ for each root id."""
+    """Return a function that encodes an address (negative for a sparse dataset) as 8 bytes, masked by the root id."""
     mask = _mask(root)
     return lambda address: (address % 2**BITS ^ mask).to_bytes(BITS // 8)
 

@@ -24,11 +24,11 @@ class EncodedRecords(Protocol):
     """Records of a file's objects, encoded as a store keeps them. All methods may block and are thread-safe."""
 
     def get(self, id: str) -> bytes | None:
-        """Return an encoded record, None for an unknown id; raise `LeftOut` for an object that is not served."""
+        """Return the encoded record of an id, or None if the id is unknown; raise `LeftOut` if it cannot be served."""
         ...
 
     def object(self, id: str) -> FileObject | None:
-        """Return the file's object with an id, or None if there is no such object or it has no record."""
+        """Return the file's object with an id, or None if no object has the id or the object has no record."""
         ...
 
     def ids(self) -> Collection[str]:
@@ -37,7 +37,7 @@ class EncodedRecords(Protocol):
 
 
 class AllRecords:
-    """Records that were encoded when the file was opened, now or (if they were kept on disk) by an earlier server."""
+    """Records of all objects, encoded when the file was opened or restored from the on-disk cache of parsed files."""
 
     def __init__(self, objects: FileObjects, records: Mapping[str, bytes]) -> None:
         self._failed = objects.failed

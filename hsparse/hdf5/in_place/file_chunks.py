@@ -45,7 +45,7 @@ from hsparse.wire.message import Record
 
 Scaled = tuple[int, ...]
 IN_BAND = 32 * 1024
-"""Average number of elements per chunk of a compressed matrix; small, so that reading some rows reads few others."""
+"""Average number of elements per chunk of a compressed matrix; small, so that reading a row reads few other rows."""
 MOST_IN_CHUNK = 2**32 - 1
 KEPT_BYTES = 8 * 1024 * 1024
 """Bytes of decoded blocks that are cached per column (at least two blocks), because adjacent chunks share a block."""
@@ -55,14 +55,14 @@ class FileChunks(Protocol):
     """The chunks of one dataset. All methods are thread-safe."""
 
     decoded: int
-    """Bytes of the largest file chunk or block that must be decoded whole; 0 if it is no larger than a served chunk."""
+    """Bytes of the largest file chunk or block that must be decoded whole; 0 if only served chunks are decoded."""
 
     def sizes(self) -> dict[Scaled, int]:
-        """Return the approximate size in bytes of each stored chunk, by its scaled coordinates."""
+        """Return a dict that maps the scaled coordinates of each stored chunk to its approximate size in bytes."""
         ...
 
     def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
-        """Return a decoded chunk or its stored bytes, None if nothing is stored; raise `Corrupt` or `Unsupported`."""
+        """Return a chunk, decoded or as stored bytes, or None if it is not stored; raise `Corrupt` or `Unsupported`."""
         ...
 
 
@@ -97,7 +97,7 @@ class ServedGrid:
         return tuple(-(-(length + before) // step) for length, before, step in whole)
 
     def bounds(self, scaled: Scaled) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return start and stop of a chunk's box in the file's coordinates, and the position of start in the chunk."""
+        """Return a triple: start and stop of a chunk's box in the file, and the position of start in the chunk."""
         origin = [n * step - before for n, step, before in zip(scaled, self.chunk, self.first, strict=True)]
         start = tuple(max(0, at) for at in origin)
         stop = tuple(min(end, at + step) for end, at, step in zip(self.dims, origin, self.chunk, strict=True))
@@ -117,7 +117,7 @@ def _decoded(spec: ChunkSpec, chunk: Any) -> FileChunk:
 
 
 def _written(spec: ChunkSpec, scaled: Scaled, selection: Selection, values: Any) -> FileChunk | None:
-    """Return a chunk with `values` at a selection in the chunk's coordinates, None if the chunk would be empty."""
+    """Return a chunk with `values` at a selection in the chunk's coordinates, or None if the chunk would be empty."""
     stored = arrays_of(spec).stored(values, selection.shape)
     chunk, _ = kind_of(spec).write(ChunkSelection(scaled, selection), stored, (), False)(None)
     return None if chunk is None else _decoded(spec, chunk)
@@ -130,7 +130,7 @@ def first_in_chunk(record: Record) -> tuple[int, ...]:
 
 
 def is_kept(data: InputData | VirtualData, spec: ChunkSpec, first: tuple[int, ...]) -> bool:
-    """Return whether each chunk has the same bytes in the file and as an object; `first` is as in `ServedGrid`."""
+    """Return whether every stored chunk of the file can be served unchanged; `first` is as in `ServedGrid`."""
     layout = data.dataset.layout
     if (
         any(first)
@@ -158,7 +158,7 @@ class DenseChunks:
 
     @cached_property
     def _rows(self) -> dict[Scaled, NDArray[np.intp]] | None:
-        """Rows of the file's chunk index that each served chunk needs, or None for a dataset without a chunk index."""
+        """Maps each served chunk to the rows of the file's chunk index that it needs; None without a chunk index."""
         if not isinstance(self._data, InputData) or self._data.records is None:
             return None
         return dict(self._data.chunks_by_grid(self._spec.dims, self._grid.first))
@@ -187,7 +187,7 @@ class DenseChunks:
 
 
 class StructuredChunks:
-    """The structured chunks of a file's dataset; the stored form of such a chunk adds a footer to the file's bytes."""
+    """The structured chunks of a file's dataset; a chunk object consists of the file's bytes and a footer."""
 
     decoded = 0
 
@@ -258,7 +258,7 @@ class IndexColumn:
         records = data.records if isinstance(data, InputData) else None
         numbers = None if records is None else records.scaled[:, 0]
         self._in_order = numbers is not None and np.array_equal(numbers, np.arange(len(numbers)))
-        """Whether chunk n of the file's index holds block n, without gaps: each block is then one whole chunk."""
+        """Whether row n of the file's chunk index is chunk n, without gaps: each block is then one whole chunk."""
         self.step = layout.dims[0] if isinstance(layout, ChunkedLayout) else IN_BAND
         most = max(2, KEPT_BYTES // max(1, self.step * data.size))
         self._blocks: BoundedCache[int, Future[NDArray[Any]]] = BoundedCache.of_entries(most)
@@ -364,16 +364,18 @@ class MatrixChunks:
             return SparseChunk(dims, offsets, values.astype(dtype, copy=not values.flags.owndata))
         chunk = SparseChunk.empty(dims, dtype).merge(offsets, values)
         if twice := len(offsets) - len(chunk.offsets):
-            raise Corrupt(f"{twice} of {len(offsets)} elements have the coordinates of another element.")
+            raise Corrupt(
+                f"The matrix stores {twice} of {len(offsets)} elements twice; each must be stored once."
+            )
         return chunk
 
     def _offsets(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
-        """Return the offsets, in row-major order, of the elements `begin:end` in the chunk that begins at `first`."""
+        """Return the row-major offsets of the elements `begin:end` in the chunk that begins at row or column `first`."""
         across = self._indices.read(begin, end)
         # As an unsigned number a negative index is large, so that one comparison finds both errors.
         across = across.view(across.dtype.str.replace("i", "u"))
         if int(across.max()) >= self._form.shape[1 - self._axis]:
-            raise Corrupt("An index of the matrix is beyond its extent.")
+            raise Corrupt("A row or column index of the matrix is outside of the matrix's shape.")
         width = self._spec.dims[1]
         within = self._within(first, last, begin, end) + np.uint32(0 if first else self._before)
         offsets = within * np.uint32(1 if self._axis else width)

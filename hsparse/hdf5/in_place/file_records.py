@@ -61,7 +61,7 @@ Unlinked: TypeAlias = tuple[Record, tuple[LinkMessage, ...]]
 class FileRecords:
     """The records of a file's objects. All methods are thread-safe.
 
-    `now` is the file's modification time (seconds since the Unix epoch) and `place` the folder that it is served below.
+    `now` is the file's modification time (seconds since the Unix epoch) and `place` the folder of the served place.
     """
 
     def __init__(self, objects: FileObjects, root: str, now: float, place: str) -> None:
@@ -70,16 +70,16 @@ class FileRecords:
         self._now = now
         self._place = place
         self.elsewhere: set[str] = set()
-        """Ids of objects whose content may change while the file does not: datasets with data in other files, and
-        groups with links to objects that are left out because of other files."""
+        """Ids of objects whose content may change although the file does not: datasets with data in other files, and
+        groups with links to objects that have no record because of other files."""
         self._out: set[int] = set()
-        """Addresses of objects that are left out and have data in other files."""
+        """Addresses of objects that have data in other files and have no record."""
         self._good: set[int] = set()
         """Addresses of objects that have a record."""
         self._kept: dict[int, Unlinked] = {}
-        """Records kept by address: committed types, which other records contain, and groups until links are added."""
+        """Maps addresses to cached records: of committed types, which other records contain, and of unlinked groups."""
         self._paths = {objects.file.root: "/"}
-        """Paths, by address, of the objects that links lead to, some of which have not been read yet."""
+        """Maps the address of each object that a link leads to, read or not, to the object's path."""
         self._forms = KnownForms(objects.file)
         self._lock = RLock()
 
@@ -105,7 +105,7 @@ class FileRecords:
         return [*leaves], objects.of(ObjectKind.GROUP)
 
     def find(self, id: str) -> FileObject | None:
-        """Return the file's object with an id, or None if the id is unknown or the object is left out."""
+        """Return the file's object with an id, or None if there is no such object or it cannot be read."""
         address = self._address(id)
         if address < 0:
             self._objects.at(~address)  # finding the group adds its sparse dataset, which has this address
@@ -113,7 +113,7 @@ class FileRecords:
         return one if one is not None and one.id == id else None
 
     def why_not(self, id: str) -> str:
-        """Return the path of an object and why it has no record; "" if it has one, or no link has led to it."""
+        """Return an object's path and why it has no record, or "" if it has a record or no link to it is known."""
         address = self._address(id)
         known = self._objects.by_address.get(address)
         is_told = address in self._paths if known is None else known.id == id
@@ -125,7 +125,7 @@ class FileRecords:
             return one.address in self._good or self._made(one) is not None
 
     def of(self, one: FileObject) -> Record | None:
-        """Return the record of an object, with the links of a group, or None if the object is left out."""
+        """Return the record of an object (for a group, with its links), or None if the object cannot be served."""
         with self._lock:
             made = self._kept.get(one.address) or self._made(one)
             if made is None or one.kind != ObjectKind.GROUP or is_matrix(one):
@@ -142,9 +142,9 @@ class FileRecords:
         return self._objects.file.root if id == self._root else address_of(id, self._root)
 
     def _made(self, one: FileObject) -> Unlinked | None:
-        """Return the record of an object, without links, and the links that the file has for it.
+        """Return a pair: the record of an object, without links, and the object's links in the file.
 
-        If that fails, records the reason and returns None; for the root group, raises the error.
+        If the record cannot be built, remembers the reason and returns None; for the root group, raises the error.
         """
         if one.address in self._objects.failed:
             return None
@@ -207,12 +207,12 @@ class FileRecords:
         return found
 
     def _datatype(self, item: Any) -> Datatype:
-        """Return the datatype that a body's `type` item describes or, for a committed type of the file, names."""
+        """Return the datatype that a body's `type` item describes, or the committed type of the file that it names."""
         if isinstance(item, str) and item.startswith("datatypes/"):
             one = self.find(item.removeprefix("datatypes/"))
             committed = None if one is None else self.of(one)
             if committed is None:
-                raise BadRequest("Its committed type is missing.")
+                raise BadRequest("Its committed datatype is missing from the file, or cannot be read.")
             item = {**committed["type"], "id": committed["id"]}
         return parse_requested_type(item)
 
@@ -227,7 +227,7 @@ class FileRecords:
         return record
 
     def _links(self, one: FileObject, stored: tuple[LinkMessage, ...]) -> Record:
-        """Return the links of a group as JSON; a link to an object that is left out states the reason."""
+        """Return the links of a group as JSON; a link to an object without a record states why it has none."""
         links: Record = {}
         ids = self._targets(one.path.rstrip("/"), stored)
         for link in stored:
@@ -250,9 +250,9 @@ class FileRecords:
         return links
 
     def _targets(self, parent: str, links: tuple[LinkMessage, ...]) -> dict[int, str]:
-        """Return the ids, by address, of the objects that hard links lead to and that have a record.
+        """Return a dict that maps the address of each hard link's target that has a record to the target's id.
 
-        Headers of unknown objects are read together if they are close to each other in the file.
+        Headers of unknown objects are read by one request if they are close to each other in the file.
         """
         objects = self._objects
         names: dict[int, str] = {}
@@ -282,8 +282,8 @@ class FileRecords:
     def _domain(self, file: str) -> str:
         """Return the domain path of the file that an external link names, as HDF5 would resolve the name.
 
-        A name that already leads to that domain, or to a file outside of all places, is returned unchanged. If there is
-        no file with an absolute name, HDF5 looks for its last component beside the file that contains the link.
+        A name that already leads to that domain, or to a file outside of all places, is returned unchanged. If an
+        absolute name leads to no file, HDF5 looks for the name's last component in the folder of the linking file.
         """
         files, source = self._objects.files, self._objects.source
         with suppress(BadRequest, Forbidden):
@@ -340,9 +340,9 @@ class FileRecords:
         return self._of_body(one, stored, body)
 
     def _placed(self, one: FileObject, stored: ParsedObject, body: Json) -> Json:
-        """Return a body with the lower bounds that the file's attributes state, in place of these attributes.
+        """Return a body whose lower bounds are those that attributes in the file state; drop these attributes.
 
-        Raises `Unsupported` for a bound that is not a multiple of the chunk's extent along one of `_fixed_axes`.
+        Raises `Unsupported` if a bound along one of `_fixed_axes` is not a multiple of the chunk's dimension.
         """
         bounds = [found for found in stored.attributes if found.name in (LOWER, MINLOWER)]
         found = {found.name: attribute_body(self._objects, found) for found in bounds}
@@ -351,12 +351,12 @@ class FileRecords:
             dims = body["creationProperties"]["layout"]["dims"]
             if any(placed["lower"][axis] % dims[axis] for axis in fixed):
                 raise Unsupported(
-                    f"Its lower bound {placed['lower']} is not a multiple of its chunks of {dims}; import the file."
+                    f"Its lower bound {placed['lower']} is not a multiple of its chunk shape {dims}: import the file."
                 )
         return placed
 
     def _fixed_axes(self, one: FileObject, stored: ParsedObject) -> tuple[int, ...]:
-        """Return the axes along which the record's chunks must begin where the file's chunks, rows or columns do."""
+        """Return the axes along which chunks of the record must begin at borders of the file's chunks or matrix."""
         if one.matrix is not None:
             return (int(one.matrix.kind != "csc"),)
         is_structured = stored.dataset is not None and isinstance(stored.dataset.layout, RawStructuredLayout)
@@ -404,10 +404,10 @@ def is_elsewhere(dataset: ParsedDataset | None) -> bool:
 
 
 def _check_texts(record: Json) -> None:
-    """Raise `Unsupported` for a record with a text or a number that JSON cannot contain."""
+    """Raise `Unsupported` if a record has a text or a number that JSON cannot contain."""
     try:
         orjson.dumps(record)
     except TypeError as error:
         raise Unsupported(
-            f"It has text that is not UTF-8, or a number that is too large ({error})."
+            f"It has text that is not UTF-8, or an integer of more than 64 bits, which JSON cannot hold ({error})."
         ) from error

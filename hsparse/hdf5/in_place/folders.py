@@ -1,6 +1,6 @@
 """Places (directories, bucket prefixes, URLs) whose HDF5 files are served: contents of folders and states of files.
 
-A file in a new state is treated as a new file: data that was cached for the old state is not served for it.
+A file that has changed is treated as a new file: data that was cached for its old state is no longer served.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class FileState:
     modified: float
     etag: str
     changed: float = 0.0
-    """Time of the last change that users cannot set (ctime), in seconds; 0 if the place has none."""
+    """Status change time (ctime, which users cannot set) in seconds since the Unix epoch; 0 if the place has none."""
     error: HsparseError | None = field(default=None, compare=False)
-    """Why a file with the suffix of an HDF5 file is not one, or cannot be read; listings show it."""
+    """The reason why a file with an HDF5 suffix is not an HDF5 file or cannot be read; listings show the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class FolderContent:
     files: dict[str, FileState]
     folders: frozenset[str]
     identity: str = ""
-    """A text that is the same for all paths that lead to the folder, as by links; "" if the place cannot tell."""
+    """A text that is equal for all paths (through links) to the same folder; "" if the place cannot determine it."""
 
 
 ABSENT = (ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EINVAL)
-"""Error numbers of the operating system for a path at which there is nothing."""
+"""Error numbers by which the operating system reports that nothing exists at a path."""
 LOCAL_READERS, REMOTE_READERS = 2, 32
-"""Reader threads for local files, where decoding dominates, and for remote files, where waiting does."""
+"""Reader threads for local files, where decoding takes most time, and for remote files, where waiting takes most."""
 
 
 class FileFolder(Protocol):
@@ -86,15 +86,15 @@ class FileFolder(Protocol):
         ...
 
     def state(self, path: str) -> FileState | None:
-        """Return the state of a file, None for a folder.
+        """Return the state of the file at a path, or None if the path is a folder.
 
-        Raises `NotFound` if there is neither, and `Forbidden` for a path outside of the place. If the file is not HDF5
-        or cannot be read, the error is in `error` or, if the name has no HDF5 suffix, is raised.
+        Raises `NotFound` if nothing is at the path, and `Forbidden` for a path outside of the place. If the file is not
+        HDF5 or cannot be read, the error is in `FileState.error` or, if the name has no HDF5 suffix, is raised.
         """
         ...
 
     def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
-        """Open a file; also return the files that it may name. Reads raise `Conflict` once the file has changed."""
+        """Return a pair: the opened file, and access to the files it may name. Reads raise `Conflict` if it changed."""
         ...
 
     def close(self) -> None:
@@ -108,37 +108,37 @@ def is_served_name(name: str) -> bool:
 
 
 def is_unnamed(path: str) -> bool:
-    """Return whether a visible file has no known suffix: only its content tells whether other files may name it."""
+    """Return whether a file is visible and has no known suffix, so that other files may name it only if it is HDF5."""
     return is_visible(path) and not path.lower().endswith((*SUFFIXES, *RAW_SUFFIXES))
 
 
 def is_visible(path: str) -> bool:
-    """Return whether a path is valid in a domain's path, and no part of it is hidden (begins with a dot)."""
+    """Return whether a path can be part of a domain path and no component of it begins with a dot (is hidden)."""
     return not path or (is_key(path) and not any(part.startswith(".") for part in path.split("/")))
 
 
 def check_named(path: str, begin: bytes = b"") -> None:
-    """Raise `Forbidden` for a file that other files may not name: it is hidden, or neither HDF5 nor raw data.
+    """Raise `Forbidden` if other files may not name a file: because it is hidden, or neither HDF5 nor raw data.
 
-    `begin` is the beginning of the file, if known: with HDF5's signature the file needs no suffix.
+    `begin` is the beginning of the file, if known: a file that begins with HDF5's signature needs no suffix.
     """
     name = path.rpartition("/")[2].lower()
     if not is_visible(path) or not (name.endswith((*SUFFIXES, *RAW_SUFFIXES)) or begin == SIGNATURE):
         raise Forbidden(
-            f"The file {path} is not served: a served file may name HDF5 files, and raw data in files that end with "
-            f"{', '.join(RAW_SUFFIXES)}, but no hidden files."
+            f"The file {path} may not be read for another file: only HDF5 files and raw data files (their names end "
+            f"with {', '.join(RAW_SUFFIXES)}) may, and no hidden files. Rename it."
         )
 
 
 def joined(*parts: str) -> str:
-    """Join the parts of a path with slashes; empty parts are left out."""
+    """Return the path of the given parts, joined with slashes; empty parts are omitted."""
     return "/".join(filter(None, parts))
 
 
 def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]:
     """Yield the path and contents of a folder and of all folders below it, each once; skip folders that disappear.
 
-    A folder without an identity that has the contents of one of its parents is skipped: it may be a link to the parent.
+    A folder without an identity whose contents equal those of a parent is skipped: it may be a link to the parent.
     """
     seen: set[str] = set()
     ahead: list[tuple[str, tuple[FolderContent, ...]]] = [(path, ())]
@@ -158,18 +158,18 @@ def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]
 
 
 class SourceStates:
-    """The states in which files named by the file at `path` were first opened; a file in another state is refused."""
+    """The states in which the files that the file at `path` names were first opened; other states are refused."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._etags: dict[str, str] = {}
 
     def check(self, name: str, etag: str) -> None:
-        """Raise `Conflict` if a file has changed since it was first opened, because cached data is of that state."""
+        """Raise `Conflict` if a file has changed since it was first opened, because cached data is of the old state."""
         if self._etags.setdefault(name, etag) != etag:
             raise Conflict(
-                f"The file {name}, which {self._path} names, was changed: change {self._path} as well (touch is "
-                "enough), and open it again."
+                f"The file {name}, which {self._path} names, was changed: touch {self._path}, and open {self._path} "
+                "again."
             )
 
 
@@ -179,7 +179,7 @@ class DirectoryFiles:
     readers = LOCAL_READERS
 
     def __init__(self, root: Path) -> None:
-        """Raise `Misconfigured` if there is no such directory, or if it cannot be read."""
+        """Raise `Misconfigured` if the directory does not exist or cannot be read."""
         try:
             self._root = root.resolve(strict=True)
             with os.scandir(self._root):
@@ -210,7 +210,7 @@ class DirectoryFiles:
                             if state.error is None or is_served_name(entry.name):
                                 files[entry.name] = state
                     except (Forbidden, NotFound, StoreFailed, OSError):
-                        continue  # one broken link, or one out of the place, must not fail the listing
+                        continue  # a link that is broken, or leads out of the place, must not fail the listing
         except PermissionError as error:
             raise unreadable(path) from error
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -220,7 +220,7 @@ class DirectoryFiles:
         return FolderContent(files, frozenset(folders), str(place))
 
     def _above(self, path: str) -> set[Path]:
-        """Return the real paths of a folder and of all folders above it in its path."""
+        """Return the real paths (links resolved) of a folder and of all folders above it in its path."""
         parts = path.split("/") if path else []
         return {self._inside("/".join(parts[:count])) for count in range(len(parts) + 1)}
 
@@ -233,7 +233,7 @@ class DirectoryFiles:
         if S_ISDIR(status.st_mode):
             return None
         if not S_ISREG(status.st_mode):
-            raise NotFound(f"{path} is no HDF5 file.")
+            raise NotFound(f"{path} is not an HDF5 file.")
         state = self._looked_at(place, _state(status))
         if state.error is not None and not is_served_name(path.rpartition("/")[2]):
             raise type(state.error)(f"{path}: {state.error.message}")
@@ -266,13 +266,13 @@ class DirectoryFiles:
         """Do nothing: only files that are being read are open."""
 
     def _other(self, location: str, states: SourceStates) -> InputFile:
-        """Open a file that another file names; raise `NotFound`, or `Forbidden` if it may not be named."""
+        """Open a file that another file names; raise `NotFound`, or `Forbidden` if other files may not name it."""
         place = Path(location)
         name = str(place.relative_to(self._root)) if place.is_relative_to(self._root) else place.name
         try:
             status = place.stat()
             if not S_ISREG(status.st_mode):
-                raise NotFound(f"{name} is no file.")
+                raise NotFound(f"{name} is not a regular file.")
             with place.open("rb") as file:
                 check_named(name, file.read(len(SIGNATURE)))
         except OSError as error:
@@ -282,19 +282,21 @@ class DirectoryFiles:
         return _WatchedSource(place, name, state)
 
     def _visible(self, path: str) -> Path:
-        """Return the real path of a file or folder; raise `NotFound` if it is hidden, or in a hidden folder."""
+        """Return the real path of a file or folder; raise `NotFound` if a component of the path is hidden."""
         if not is_visible(path):
-            raise NotFound(f"{path} is no HDF5 file.")
+            raise NotFound(f"{path} is not an HDF5 file.")
         return self._inside(path)
 
     def _inside(self, path: str) -> Path:
-        """Return the real path of a file or folder; raise `Forbidden` if that is outside of the place."""
+        """Return the real path of a file or folder; raise `Forbidden` if the real path is outside of the place."""
         try:
             place = (self._root / path.strip("/")).resolve(strict=True)
         except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
             raise self._failed(path, error) from error
         if not place.is_relative_to(self._root):
-            raise Forbidden(f"{path} is a link that leads out of the served directory.")
+            raise Forbidden(
+                f"{path} leads out of the served directory through a link: serve the target's directory."
+            )
         return place
 
     def _etag_of(self, location: str) -> str:
@@ -304,18 +306,20 @@ class DirectoryFiles:
             raise self._failed(Path(location).name, error) from error
 
     def _failed(self, path: str, error: OSError | RuntimeError) -> HsparseError:
-        """Return the error for a path that could not be examined: `NotFound` only if the system says it is absent."""
+        """Return the error for a failed access to a path: `NotFound` only if the system reports that it is absent."""
         if isinstance(error, PermissionError):
             return unreadable(path)
         if isinstance(error, OSError) and error.errno not in ABSENT:
             return StoreFailed(f"{path} cannot be read: {error.strerror}; try again when its mount answers.")
         if path and not os.path.isdir(self._root):  # noqa: PTH112 - Path.is_dir raises what it cannot tell
-            return StoreFailed(f"The place of {path} is gone: mount it, or bring it back.")
+            return StoreFailed(f"The served directory of {path} is missing: mount or restore the directory.")
         return NotFound(f"There is no {path}.")
 
 
 def unreadable(path: str) -> Forbidden:
-    return Forbidden(f"The server may not read {path or 'the place'}: let its user read it (chmod).")
+    return Forbidden(
+        f"The server may not read {path or 'the place'}: give the server's user read access (chmod)."
+    )
 
 
 class _WatchedSource(LocalSource):
@@ -342,7 +346,7 @@ class _WatchedSource(LocalSource):
 
 
 def _state(status: os.stat_result) -> FileState:
-    # Programs can set a file's modification time to an old one; its status change time (ctime) is always new.
+    # Programs can set back a file's modification time, but not its status change time (ctime).
     times = f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
     etag = f"{status.st_dev:x}-{status.st_ino:x}-{times}-{status.st_size:x}"
     return FileState(status.st_size, status.st_mtime, etag, status.st_ctime)

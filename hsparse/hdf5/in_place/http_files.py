@@ -2,9 +2,9 @@
 
 The contents of a folder are its page's links to names directly below it, as in the index pages of nginx and Apache.
 
-Requests that fail temporarily are retried with pauses; after the deadline the reader gets `Busy`. A 404 may come from
-a proxy whose server is down, so it is believed only if the page of the place answers and a second request for the path
-gets a 404 again.
+Requests that fail temporarily are retried with pauses; after the deadline, `Busy` is raised. A 404 may come from a
+proxy whose server is down, so a path counts as absent only if the page of the place answers and a second request for
+the path gets a 404 again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from hsparse.hdf5.in_place.looked_names import MOST_LOOKED
 
 CONNECT_SECONDS, REQUEST_SECONDS = 5.0, 120.0
 DEADLINE, START_SECONDS = 30.0, 5.0
-"""Seconds for which a failing request is retried, in operation and at the start of the server."""
+"""Seconds for which a failing request is retried: while the server runs, and when the server starts."""
 TEMPORARY = {408, 425, 429, 500, *range(502, 600)}
 """Response statuses after which the request is retried."""
 MOST_PAGE = 64 * 1024 * 1024
@@ -80,7 +80,7 @@ class HttpFiles:
     readers = REMOTE_READERS
 
     def __init__(self, url: str) -> None:
-        """Raise `Misconfigured` if there is no page, or if the server does not support range requests."""
+        """Raise `Misconfigured` if the URL has no page, or if its server does not support range requests."""
         self.place = self._url = url.rstrip("/") + "/"
         self._server = urlsplit(url).hostname or url
         self._clock, self._started = SystemClock(), False
@@ -97,7 +97,9 @@ class HttpFiles:
     def _check(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
-            raise Misconfigured("it should be like https://host/folder/.")
+            raise Misconfigured(
+                "the URL must have a host and no query or fragment, such as https://host/folder/."
+            )
         for path, state in self._thread.wait(self._content("", looks=False)).files.items():
             self._thread.wait(self._read(path, state, ByteRange(0, min(1, state.size))))
             break
@@ -173,7 +175,9 @@ class HttpFiles:
             async for part in reply.content.iter_any():
                 data += part
                 if len(data) > MOST_PAGE:
-                    raise StoreFailed(f"The page of {folder or 'the folder'} is too long.")
+                    raise StoreFailed(
+                        f"The page that lists {folder or 'the place'} has more than {MOST_PAGE} bytes."
+                    )
             links = _Links(str(reply.url))
             links.feed(data.decode(errors="replace"))
             return links
@@ -191,7 +195,7 @@ class HttpFiles:
         return None
 
     async def _looked_at(self, path: str) -> FileState | None:
-        """Return the state of a file that begins with HDF5's signature, None for any other file, by one request."""
+        """Return the state of a file by one request, or None if it does not begin with HDF5's signature."""
         try:
             async with self._asked("GET", path, Range=f"bytes=0-{len(SIGNATURE) - 1}") as reply:
                 size = reply.headers.get("Content-Range", "").rpartition("/")[2]
@@ -213,7 +217,7 @@ class HttpFiles:
             return self._state(path, reply, int(reply.headers.get("Content-Length", -1)))
 
     async def _read(self, path: str, state: FileState, wanted: ByteRange) -> bytes:
-        """Read a range of a file; raise `Conflict` if the file is in another state, or gone."""
+        """Read a range of a file; raise `Conflict` if the file is in another state or no longer exists."""
         if not wanted.size:
             return b""
         try:
@@ -228,8 +232,8 @@ class HttpFiles:
                 if self._started:  # the server did support ranges at the start: a proxy answers in its place
                     raise _Unavailable("answers no range")
                 raise Unsupported(
-                    f"The server {self._server} does not support range requests, which serving files needs: import "
-                    "its files, or serve them by nginx or Apache."
+                    f"The web server {self._server} does not support range requests, without which its files cannot "
+                    "be served in place: import the files, or use nginx or Apache."
                 )
             found, _, size = reply.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
             if self._state(path, reply, int(size) if size.isdigit() else -1).etag != state.etag:
@@ -247,7 +251,7 @@ class HttpFiles:
         etag, modified = reply.headers.get("ETag", ""), reply.headers.get("Last-Modified")
         if size < 0 or not (modified or (etag and not etag.startswith("W/"))):
             raise Unsupported(
-                f"The server {self._server} does not tell the size and the state of {path} (ETag, Last-Modified)."
+                f"The web server {self._server} sends no size, or neither a strong ETag nor Last-Modified, for {path}."
             )
         known = etag if etag and not etag.startswith("W/") else modified
         try:
@@ -257,7 +261,7 @@ class HttpFiles:
         return FileState(size, seconds, f"{known} {size}")
 
     async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Return the result of a request, retried while the server is unavailable; raise `Busy` after the deadline."""
+        """Send a request, retrying it while the server is unavailable; raise `Busy` after the deadline."""
         ends = self._clock.monotonic() + (DEADLINE if self._started else START_SECONDS)
         absent = False
         for attempt in itertools.count():
@@ -279,7 +283,7 @@ class HttpFiles:
         raise AssertionError("the attempts have no end")
 
     async def _check_place(self) -> None:
-        """Raise `_Unavailable` unless the page of the place answers; only then a 404 means that a path is absent."""
+        """Raise `_Unavailable` unless the page of the place answers: otherwise a 404 does not prove that a path is absent."""
         try:
             await self._answers("GET", "")
         except (NotFound, Forbidden) as error:
@@ -287,7 +291,7 @@ class HttpFiles:
 
     @asynccontextmanager
     async def _asked(self, method: str, path: str, **headers: str) -> AsyncIterator[ClientResponse]:
-        """Send one request for a path in the place and yield the response; raise an error unless it is 200 or 206."""
+        """Send one request for a path in the place and yield the response; raise if its status is not 200 or 206."""
         try:
             async with self._session.request(
                 method, self._url + quote(path), headers=headers, allow_redirects=False
@@ -296,8 +300,8 @@ class HttpFiles:
                     raise NotFound(f"There is no {path or 'such page'}.")
                 if reply.status in (401, 403) or 300 <= reply.status < 400:
                     raise Forbidden(
-                        f"The server {self._server} refuses {path or 'the page'} to anonymous requests, or redirects: "
-                        f"it answers {reply.status}."
+                        f"The web server {self._server} answers {reply.status} to the anonymous request for "
+                        f"{path or 'the page'}: allow such requests, without a redirect."
                     )
                 if reply.status in TEMPORARY or reply.status == 204:
                     after = reply.headers.get("Retry-After", "")
@@ -305,7 +309,7 @@ class HttpFiles:
                     raise _Unavailable(f"answers {reply.status}", pause)
                 if reply.status not in (200, 206):
                     raise StoreFailed(
-                        f"The server {self._server} answers {reply.status} about {path or 'the page'}."
+                        f"The web server {self._server} answers {reply.status} to a request for {path or 'the page'}."
                     )
                 yield reply
         except (ClientError, TimeoutError, OSError) as error:
@@ -323,7 +327,7 @@ async def _session() -> ClientSession:
 
 
 class _Links(HTMLParser):
-    """Collect in `found` the names that a page links to directly below its URL; folders end with a slash."""
+    """Collects in `found` the names, directly below a page's URL, that the page links to; folders end with a slash."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

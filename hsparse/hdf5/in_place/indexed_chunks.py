@@ -42,7 +42,7 @@ class CooChunks(MatrixChunks):
         super().__init__(objects, form, spec, first)
         self._rows = IndexColumn(open_column(objects, form.indices[0], "indices"))
         self._firsts: dict[int, int] = {}
-        """Row of the first element of a block of the row column, by block number, for blocks that a search has read."""
+        """Maps the number of each block of the row column that a search has read to the row of its first element."""
 
     def sizes(self) -> dict[Scaled, int]:
         found: Counter[int] = Counter()
@@ -80,5 +80,5 @@ class CooChunks(MatrixChunks):
     def _within(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
         rows = self._rows.read(begin, end)
         if int(rows.min()) < first or int(rows.max()) >= last:
-            raise Corrupt("The row indices of the matrix do not ascend.")
+            raise Corrupt("The row indices of the matrix are not in ascending order.")
         return np.asarray(rows - rows.dtype.type(first), np.uint32)

@@ -1,4 +1,4 @@
-"""On-disk cache of parsed files, so that a server that restarts does not parse them again.
+"""On-disk cache of parsed files, so that a server does not parse the files again after a restart.
 
 An entry holds the metadata of one file in one state. Several servers may share the directory. Entries that are damaged
 or from another version of hsparse are ignored, and so are errors of reading or writing the directory.
@@ -23,7 +23,7 @@ from hsparse.clock import Clock
 from hsparse.setting import MIB
 
 FORMAT = "5"
-"""Version of the entries' content; raise it whenever the records made of a file change."""
+"""Version of the entries' content; increase it whenever the records that are built from a file change."""
 SUFFIX = ".hsparse-file"
 MAX_ENTRY_BYTES = 64 * MIB
 """Most bytes of one entry."""
@@ -40,16 +40,16 @@ class KeptFile:
     identity: tuple[str, ...]
 
     def get(self) -> Any:
-        """Return the content of the entry, None without a valid one."""
+        """Return the content of the entry, or None if there is no valid entry."""
         return self.files.get(self.identity)
 
     def put(self, content: Any) -> None:
-        """Write the content of the entry, if possible."""
+        """Write the content of the entry; do nothing if it cannot be written."""
         self.files.put(self.identity, content)
 
 
 class KeptFiles:
-    """Cache entries in `directory`, of at most `most` bytes together; the least recently used are removed first."""
+    """Cache entries in `directory`; beyond `most` bytes in total, the least recently used entries are removed."""
 
     def __init__(self, directory: Path, clock: Clock, most: int = 1024 * MIB) -> None:
         self._directory = directory
@@ -68,7 +68,7 @@ class KeptFiles:
         )
 
     def get(self, identity: Sequence[str]) -> Any:
-        """Return the content kept for a file's state, or None if there is no valid entry."""
+        """Return the cached content for a file's state, or None if there is no valid entry."""
         path, salt = self._place(identity)
         try:
             data = path.read_bytes() if path.stat().st_size <= MAX_ENTRY_BYTES else b""
@@ -82,7 +82,7 @@ class KeptFiles:
             return None
 
     def put(self, identity: Sequence[str], content: Any) -> None:
-        """Keep content for a file's state; do nothing if it is too large or cannot be written."""
+        """Cache content for a file's state; do nothing if the content is too large or cannot be written."""
         path, salt = self._place(identity)
         try:
             found = msgpack.packb(content)
@@ -103,12 +103,12 @@ class KeptFiles:
             self._grow(DIGEST + len(found))
 
     def _place(self, identity: Sequence[str]) -> tuple[Path, bytes]:
-        """Return the path of a file's entry, and the salt that is hashed before the entry's bytes."""
+        """Return a pair: the path of a file's entry, and the salt that is hashed before the entry's bytes."""
         salt = "\0".join((__version__, FORMAT, *identity)).encode(errors="surrogateescape")
         return self._directory / f"{sha256(salt).hexdigest()}{SUFFIX}", salt
 
     def _grow(self, size: int) -> None:
-        """Add the bytes of a new entry; beyond the limit, remove the least recently used entries down to 3/4 of it."""
+        """Add the bytes of a new entry; beyond the limit, remove the oldest entries until 3/4 of the limit is used."""
         with self._lock:
             if self._size is not None and self._size + size <= self._most:
                 self._size += size

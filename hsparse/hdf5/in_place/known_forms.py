@@ -1,7 +1,7 @@
-"""Recognize objects of a large group whose headers equal the header of a parsed object, but for addresses and values.
+"""Recognize objects of a large group whose headers differ from a parsed object's header only in addresses and values.
 
-A form is the pattern of such headers. If an object can be served (has a record), all objects of its form can be, so
-they are parsed only when they are requested. Parts outside of the header, such as a chunk index, may be damaged.
+A form is the pattern of such headers. If an object can be served (has a record), all objects of its form can be
+served, so they are parsed only on request. Parts outside of the header, such as a chunk index, may be damaged.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ FREE = {
 TELLING = tuple(
     name.encode() for name in (BINSPARSE, ENCODING_TYPE, OLD_FORMAT, DEFINED, "NX_class", "hsparse_")
 )
-"""Substrings of names of attributes that decide what an object becomes, such as a matrix; it then gets no form."""
+"""Substrings of names of attributes that may make an object a matrix or the like; such an object gets no form."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A pattern of headers of `size` bytes: their bits in `mask` equal `value`, both read as little-endian integers.
+    """A pattern of headers of `size` bytes: a header, read as a little-endian integer, equals `value` under `mask`.
 
-    `place` is the position in the header of the address of contiguous data of `extent` bytes, None without such data.
+    `place` is the header's byte position of the address of `extent` bytes of contiguous data, or None without data.
     """
 
     kind: ObjectKind
@@ -95,7 +95,7 @@ class KnownForms:
         return None
 
     def add(self, start: memoryview, kind: ObjectKind) -> None:
-        """Add the form of an object that has a record, unless a part of its header has to be parsed for each object."""
+        """Add the form of an object that has a record, unless its header has a message that must always be parsed."""
         try:
             size = block_size(start)
             mask = bytearray(b"\xff" * size)

@@ -12,13 +12,13 @@ from hsparse.hdf5.format.superblock import SIGNATURE
 from hsparse.hdf5.in_place.folders import FileState
 
 MOST_LOOKED = 1000
-"""Most files without a suffix that one listing of a folder examines; others are served by name, but not listed."""
+"""Most files without an HDF5 suffix that one listing examines; further files are served by name, but not listed."""
 LOOKED_AT_ONCE = 16
 MOST_REMEMBERED = 16 * 1024 * 1024
 
 
 class LookedNames:
-    """A cache that tells HDF5 files from others by their first bytes, which `begin(path, state, size)` reads."""
+    """A cache of whether files are HDF5 files, judged by their first bytes, which `begin(path, state, size)` reads."""
 
     def __init__(self, begin: Callable[[str, FileState, int], Awaitable[bytes]]) -> None:
         self._begin = begin
@@ -36,7 +36,7 @@ class LookedNames:
         return known
 
     async def among(self, files: Mapping[str, FileState]) -> dict[str, FileState]:
-        """Return the HDF5 files among `files`, by path; at most `MOST_LOOKED` files not seen before are examined."""
+        """Return the items of `files` that are HDF5 files; examine at most `MOST_LOOKED` files not yet cached."""
 
         async def look(path: str) -> bool:
             try:

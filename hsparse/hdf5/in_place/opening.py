@@ -1,7 +1,7 @@
-"""Read the metadata of a remote file by few requests when it is opened, and cache it, so that it is not read twice.
+"""Read the metadata of a remote file by few requests when the file is opened, and cache the bytes that were read.
 
-All objects of a level of the group hierarchy are read concurrently: each level takes the time of a few requests, not
-of one request per object.
+All objects of a level of the group hierarchy are read concurrently: a level takes the time of a few requests, instead
+of the time of one request per object.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RememberedSource(InputFile):
         return [found[one] if one in found else self.ranges[one] for one in wanted]
 
     def remember(self, most: int) -> None:
-        """Read the file's metadata, level by level, and cache it and all further reads until `forget`.
+        """Read the file's metadata, level by level; cache these reads and all further reads until `forget`.
 
         Reading stops once more than `most` objects are known.
         """
@@ -76,14 +76,14 @@ class RememberedSource(InputFile):
                     break
 
     def forget(self) -> None:
-        """Stop caching: further reads are values of datasets. Ranges that are cached already stay."""
+        """Stop caching, because further reads are of dataset values. Ranges in the cache stay there."""
         self._remembers = False
 
 
 def beginnings(
     source: InputFile, file: Hdf5File, addresses: Sequence[int], most: int
 ) -> Iterator[tuple[int, memoryview]]:
-    """Yield each of the ascending `addresses` with up to `most` bytes from there; addresses nearby share one read."""
+    """Yield (address, up to `most` bytes from there) for ascending `addresses`; nearby addresses share one read."""
     first = 0
     while first < len(addresses):
         end = start = addresses[first]
@@ -125,7 +125,7 @@ def _tried(reads: Reads[Result]) -> Reads[Result | None]:
 
 
 def _described(file: Hdf5File, address: int) -> Reads[list[int]]:
-    """Read an object, its attributes' values and its chunk index; return the addresses that its hard links lead to."""
+    """Read an object, its attribute values and its chunk index; return the addresses of its hard links' targets."""
     found = carried_object((yield from parse_object(file, address)))
     yield from concurrently(map(_tried, _parts(file, found)))
     return [link.target.address for link in found.links if isinstance(link.target, StoredHardLink)]

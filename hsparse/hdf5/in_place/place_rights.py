@@ -1,7 +1,7 @@
-"""Access rights of served places: the ACLs of the folder that a place is served as, kept in the object store.
+"""Access rights of served places: the ACLs of the folder that a place is served as, stored in the object store.
 
-The ACLs apply to all files and folders of the place. The folder's record is stored once somebody changes the ACLs; by
-default every authenticated user may read.
+The ACLs apply to all files and folders of the place. The folder's record is stored when the ACLs are first changed;
+by default every authenticated user may read.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ OWNER = "admin"
 NEW = "folder"
 """Etag of the default record of a place, which is not stored."""
 KEPT = frozenset({"acls", "lastModified"})
-"""Fields of a place's record that may change."""
+"""Fields of a place's record that clients may change."""
 TAKEN = {"db": "has the objects of domains", "home": "has the folders of users"}
 
 
 class PlaceRights:
-    """The folder records of places, by the names that the places are served as."""
+    """The folder records of places; a name is the name that a place is served as."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     async def get(self, name: str) -> Stored:
-        """Return the record of a place: the stored ACLs, or the default ones."""
+        """Return the encoded record of a place, with the stored ACLs or, if none are stored, the default ACLs."""
         key = _key(name)
         try:
             stored = await self._store.get(key)
@@ -54,7 +54,9 @@ class PlaceRights:
         if {one: x for one, x in record.items() if one not in KEPT} != {
             one: x for one, x in _new().items() if one not in KEPT
         }:
-            raise Forbidden(f"/{name} serves files read-only (--files): only its rights can be changed.")
+            raise Forbidden(
+                f"/{name} serves files read-only (--files): change its access rights (ACLs) only."
+            )
         if etag == NEW:
             return await self._store.put_if_absent(key, data)
         return await self._store.put_if_match(key, data, etag)

@@ -1,4 +1,4 @@
-"""Open the places that `--files` names, and cache what each place answers for the duration of a request."""
+"""Open the places that `--files` names, and cache the answers of each place for the duration of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ S3 = OptionalModule("hsparse.hdf5.in_place.s3_files", "s3")
 
 
 MAX_SINGLE_HEADS = 4
-"""Files of a remote folder whose states a request asks for one by one; for more files the folder is listed once."""
+"""Most files of a remote folder whose states a request gets one by one; for more files the folder is listed once."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Known:
 
 
 class AskedOnce:
-    """A `FileFolder` that caches the answers of another one per request: files of a listing are not requested again.
+    """A `FileFolder` that caches the answers of another `FileFolder` per request: listed files are not asked again.
 
     A data node in a separate process gets the listing and each file by separate requests, which share no cache.
     """
@@ -101,7 +101,7 @@ class AskedOnce:
 
 
 def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -> dict[str, FileFolder]:
-    """Open the places of `--files`; return them by the names of the folders that they are served as.
+    """Open the places of `--files`; return a dict that maps the name of each served folder to the place.
 
     An item is `NAME=PLACE` or `PLACE`; without a name the last part of the place is the name. A place is a directory,
     `s3://bucket/prefix` (read with the S3 options in `settings`), or the URL of a page that lists files.
@@ -111,15 +111,15 @@ def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -
         name, place = _parted(item)
         if not place:
             raise Misconfigured(
-                f"--files {item}: nothing follows the =; name a directory, bucket or web folder."
+                f"--files {item}: no place follows the =; name a directory, bucket or web folder."
             )
         if not is_key(name) or "/" in name:
             raise Misconfigured(
-                f"--files {item}: {name!r} cannot be a folder's name; say --files NAME={place}."
+                f"--files {item}: {name!r} cannot be a folder's name; write --files NAME={place}."
             )
         if name in found:
             raise Misconfigured(
-                f"--files {item}: there is a folder {name!r} already; give this one another name."
+                f"--files {item}: another item has the folder name {name!r} already; write --files NAME={place}."
             )
         if place.startswith("s3://"):
             folder: FileFolder = S3.load().S3Files(place, settings or StoreSettings())

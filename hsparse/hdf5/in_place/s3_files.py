@@ -39,14 +39,14 @@ class S3Files:
     readers = REMOTE_READERS
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
-        """Raise `Misconfigured` if the place cannot be listed, or if nothing is below its prefix."""
+        """Raise `Misconfigured` if the place cannot be listed, or if the bucket has no keys below its prefix."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         self._bucket, self._prefix = bucket, prefix.strip("/")
         self.place = f"{settings.s3_endpoint or ''} {url}"
         self._blocks = Blocks()
         self._looked = LookedNames(self._begin)
         if not bucket or (self._prefix and not is_key(self._prefix)):
-            raise Misconfigured(f"--files {url}: it should be like s3://bucket/prefix.")
+            raise Misconfigured(f"--files {url}: the place must have the form s3://bucket/prefix.")
         self._reader = BucketReader(
             bucket,
             endpoint=settings.s3_endpoint,
@@ -68,7 +68,9 @@ class S3Files:
         except Misconfigured as error:
             raise Misconfigured(f"--files {url}: {error.message}") from error
         if self._prefix and not pages:
-            raise Misconfigured(f"--files {url}: there is nothing below it.")
+            raise Misconfigured(
+                f"--files {url}: the bucket has no keys below this prefix; correct the prefix."
+            )
 
     def content(self, path: str) -> FolderContent:
         prefix = self._below(path)
@@ -126,7 +128,7 @@ class S3Files:
         self._reader.close()
 
     def _other(self, url: str, states: SourceStates) -> InputFile:
-        """Open a file below the prefix that another file names; raise `Forbidden` if it may not be named."""
+        """Open a file below the prefix that another file names; raise `Forbidden` if other files may not name it."""
         key = S3Url.parse(url).key
         path = key.removeprefix(f"{self._prefix}/")
         if not is_unnamed(path):
@@ -152,6 +154,6 @@ class S3Files:
         return bytes(await get(ByteRange(0, size)))
 
     def _below(self, path: str) -> str:
-        """Return the prefix of the keys below a folder, with a slash at the end unless it is empty."""
+        """Return the prefix of the keys below a folder, with a slash at the end unless the prefix is empty."""
         found = joined(self._prefix, path)
         return f"{found}/" if found else ""

@@ -1,6 +1,6 @@
-"""Open an HDF5 file in one state, and return its metadata and chunks as the store objects of an imported domain.
+"""Open an HDF5 file, and return its metadata and chunks in the form of the store objects of an imported domain.
 
-A `ServedFile` closes its file when the `ServedFile` is garbage collected.
+The file is closed when its `ServedFile` is garbage collected.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_LOOKED, MOST_FETCHED = 1024 * 1024 * 1024, 64 * 1024 * 1024
 """Most bytes of an index column that is checked when the file is opened, for local and for remote files."""
 NO_OTHERS: Mapping[str, str] = {}
 MOST_WHOLE = 1000
-"""A file with at most this many objects is parsed whole when opened; in a larger one, each object on request."""
+"""A file with at most this many objects is parsed whole when opened; objects of a larger file are parsed on request."""
 CHUNKS: dict[str, type[MatrixChunks]] = {"coo": CooChunks, EVENTS: EventChunks}
 
 
@@ -72,7 +72,7 @@ class ServedFile:
     ) -> None:
         """Parse the file, or restore the metadata in the cache entry `kept`.
 
-        Raises `DamagedFile`, `Unsupported` and `Conflict`, which name the file. `most` limits the decoded bytes of a
+        Raises `DamagedFile`, `Unsupported` and `Conflict`; messages name the file. `most` limits the decoded bytes of a
         chunk (`get` raises `TooLarge`). `others` maps other served places to the paths that they are served as.
         """
         self._most = most
@@ -100,7 +100,7 @@ class ServedFile:
         self._lock = Lock()
 
     def _parse(self, root: str, modified: float, place: str, kept: KeptFile | None) -> None:
-        """Parse the file. Unless it has many objects, build all records, and cache them in `kept` if possible."""
+        """Parse the file. If it has at most `MOST_WHOLE` objects, build all records, and cache them in `kept`."""
         if self._source.is_far:
             self._source.remember(MOST_WHOLE)
         look = partial(
@@ -132,13 +132,13 @@ class ServedFile:
             kept.put(self._content(records))
 
     def _content(self, records: dict[str, bytes]) -> dict[str, Any]:
-        """Return the content of the cache entry: records, objects, cached ranges, and reasons for skipped objects."""
+        """Return the content of the cache entry: records, objects, cached ranges, and why objects were skipped."""
         objects = [asdict(one) for one in self._objects.by_address.values()]
         ranges = [(*one, data) for one, data in self._source.ranges.items()]
         return {"records": records, "objects": objects, "ranges": ranges, "skipped": self._objects.skipped}
 
     def _restore(self, root: str, content: Any) -> bool:
-        """Restore the content of a cache entry; return False if there is none, or if it has another form."""
+        """Restore the content of a cache entry; return False if there is no content, or if it is not valid."""
         try:
             ranges = {ByteRange(at, size): data for at, size, data in content["ranges"]}
             known = [_file_object(one) for one in content["objects"]]
@@ -154,26 +154,26 @@ class ServedFile:
     def is_elsewhere(self, key: str) -> bool:
         """Return whether the object at a key, or the dataset of the chunk at a key, depends on other files.
 
-        In a file with many objects this is known only after the object has been requested.
+        In a file with many objects the answer is False until the object has been requested.
         """
         return bool(self._elsewhere) and (id_of_key(key) or _dataset_of(key)) in self._elsewhere
 
     @property
     def depends(self) -> bool:
-        """Whether any object, as far as known, depends on other files."""
+        """Whether any of the objects parsed so far depends on other files."""
         return bool(self._elsewhere)
 
     def is_changed(self) -> bool:
-        """Return whether one of the other files was changed, created or removed since this file was opened."""
+        """Return whether a file that this file names was changed, created or removed since this file was opened."""
         return self._files.is_changed
 
     @property
     def etag(self) -> str:
-        """An etag of the states of the other files."""
+        """An etag of the states of the files that this file names."""
         return self._files.etag
 
     def get(self, key: str) -> FileChunk | Buffer | None:
-        """Return the object at a key (a record as bytes, a chunk as stored bytes or decoded), None if it is missing.
+        """Return the object at a key (a record as bytes, a chunk as stored bytes or decoded), or None if it is missing.
 
         Raises `LeftOut` for an object that is not served, `DamagedFile`, and `TooLarge`.
         """
@@ -191,24 +191,24 @@ class ServedFile:
             spec, chunks = self._opened(one)
             if self._most is not None and chunks.decoded > self._most:
                 raise TooLarge(
-                    f"The file has chunks of {chunks.decoded} bytes; at most {self._most} can be decoded at a time "
-                    "(--chunk-memory)."
+                    f"The file has chunks of {chunks.decoded} bytes, but at most {self._most} bytes can be decoded at "
+                    "a time: raise --chunk-memory."
                 )
             scaled = (spec.scaled_of(key) or ())[: len(spec.dims)]
             is_there = spec.key(scaled) == key and min(scaled, default=0) >= 0
             return chunks.chunk(scaled) if is_there else None
 
     def name_of(self, key: str) -> str:
-        """Return the name of the object at a key in errors: the file and, for a chunk, its dataset and number."""
+        """Return the name by which errors call the object at a key: the file and, for a chunk, its dataset and key."""
         dataset, chunk = _dataset_of(key), key.rpartition("/")[2]
         one = None if dataset is None else self._records.object(dataset)
         return self._path if one is None else f"{self._path}: {one.path} (chunk {chunk})"
 
     def keys(self, prefix: str) -> dict[str, int]:
-        """Return the sorted keys below a prefix, with the approximate size in bytes of each object.
+        """Return a dict that maps each key below a prefix, in sorted order, to its object's approximate size in bytes.
 
         In a listing of the whole file, the root group's size is the number of the file's bytes outside of chunks, and
-        datasets whose chunks cannot be found, for example in sources that are not served, have no chunk keys.
+        a dataset whose chunks cannot be found (its source files are not served, say) has no chunk keys.
         """
         id = id_of_key(prefix) or _dataset_of(prefix)
         objects = map(self._records.object, self._records.ids() if id is None else (id,))
@@ -252,7 +252,7 @@ class ServedFile:
             return CHUNKS.get(one.matrix.kind, MatrixChunks)(objects, one.matrix, spec, first)
         stored = objects.read(one)
         if stored.dataset is None:
-            raise Corrupt("It is no dataset any more.")
+            raise Corrupt("The object is no longer a dataset.")
         if isinstance(stored.dataset.layout, RawStructuredLayout):
             return StructuredChunks(StructuredData(objects, stored), spec)
         if one.defined is not None:
@@ -265,7 +265,7 @@ class ServedFile:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put a name before the messages of errors; raise `DamagedFile` in place of `Corrupt`."""
+    """A context that puts a name before the messages of errors, and raises `DamagedFile` in place of `Corrupt`."""
     try:
         with path_in_errors(name):
             yield
@@ -274,13 +274,13 @@ def _named(name: str) -> Iterator[None]:
 
 
 def _dataset_of(key: str) -> str | None:
-    """Return the id of the dataset that a key belongs to, None for any other key."""
+    """Return the id of the dataset that a key belongs to, or None if the key belongs to no dataset."""
     tree = tree_of_key(key)
     return None if tree is None else tree[1]
 
 
 def _as_tuple(value: Any) -> Any:
-    """Return a value with its lists, also nested ones, as tuples."""
+    """Return a value whose lists, at all levels of nesting, are converted to tuples."""
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 

@@ -29,17 +29,17 @@ OTHERS: tuple[tuple[bytes, tuple[str, str]], ...] = (
     (b"<html", HTML),
     (b"<?xml", ("an XML document", "download the file itself")),
 )
-"""First bytes of formats that are mistaken for HDF5 (text in lower case), the format's description, and the remedy."""
+"""Formats that are mistaken for HDF5: their first bytes (text in lower case), their description, and the remedy."""
 Read = Callable[[tuple[ByteRange, ...]], Sequence[bytes]]
 MOST_SIGNATURES = 16 * 1024 * 1024
 NO_SIGNATURE = (
     "not an HDF5 file",
-    "no signature is at byte 0, 512, 1024 and so on; replace it by one that is whole",
+    "it has no signature at byte 0, 512, 1024 and so on; replace it by an intact file",
 )
 
 
 def what_is(size: int, read: Read) -> str:
-    """Return a phrase that says what a file of `size` bytes is instead of HDF5, and the remedy; "" for an HDF5 file."""
+    """Return a phrase: what a file of `size` bytes is instead of HDF5, and the remedy; return "" for an HDF5 file."""
     if not size:
         return "is empty, not an HDF5 file: write it again"
     (begin,) = read((ByteRange(0, min(SIGNATURE_BYTES, size)),))
@@ -64,7 +64,7 @@ class Signatures:
         self._known: BoundedCache[str, str] = BoundedCache(MOST_SIGNATURES)
 
     def what_is(self, path: str, etag: str, size: int, read: Read) -> str:
-        """Return the result of the function `what_is` for a file; call `read`, which may raise, only if not cached."""
+        """Return the result of the function `what_is` for a file; `read`, which may raise, is not called if cached."""
         key = f"{path}\0{etag}"
         known = self._known.get(key)
         if known is None:

@@ -1,8 +1,8 @@
 """An object store that adds the HDF5 files of places (directories, bucket prefixes, URLs) to another store, as domains.
 
 The file `sub/run.h5` of the place that is served as NAME is the domain `/NAME/sub/run.h5`. Object ids are derived from
-the path and the state of their file, so a changed file has new ids, and data cached for the old state is never returned
-for it. Records (metadata) are built when a file is opened or read, chunks when they are read. Files are never written.
+the path and the state of their file, so a changed file has new ids, and data cached for its old state is not returned.
+Records (metadata) are built when a file is opened or read, chunks when they are read. Files are never written.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import Record
 
 MARK = bytes.fromhex("f11e")
-"""First bytes of the root ids of files: an unknown id is searched for among the files only if it begins with them."""
+"""First bytes of the root ids of files: only unknown ids that begin with these bytes are searched for in the places."""
 MARKED_NAME = MARK.hex()
 MARKED = f"g-{MARKED_NAME}"
 OBJECTS = "db/"
 MOST_OPEN = 64
-"""Most files that are kept open, with their records."""
+"""Most files that stay open, with their records in memory."""
 MOST_REFUSED = 10_000
-"""Most files whose errors of opening are remembered."""
+"""Most files for which the error of a failed opening is remembered."""
 MOST_KNOWN = 100_000
-"""Most root ids whose files are remembered; the file of a forgotten id is searched for on request."""
+"""Most root ids whose files are remembered; if an id has been forgotten, its file is searched for on request."""
 PAGE_KEYS = 1000
 LISTINGS, ENTRY = 64 * 1024 * 1024, 200
-"""Bytes of the cache of listings, and the bytes that count for an entry in addition to its key."""
+"""Bytes of the cache of listings, and the bytes that an entry counts there in addition to its key's bytes."""
 
 
 class DecodedObject(Stored):
@@ -104,7 +104,7 @@ class ServedFiles(DelegatingStore):
         kept: KeptFiles | None = None,
         most: int | None = None,
     ) -> None:
-        """Serve `folders`, given by the names that they are served as; `kept` is the on-disk cache of parsed files.
+        """Serve the places in `folders`, a dict by served name; `kept` is the on-disk cache of parsed files.
 
         A chunk whose decoded bytes exceed `most` is refused (`TooLarge`).
         """
@@ -119,18 +119,18 @@ class ServedFiles(DelegatingStore):
         self._places: BoundedCache[str, tuple[str, str, FileState]] = BoundedCache.of_entries(
             MOST_KNOWN, lambda root, _: self._depending.discard(root)
         )
-        """File of each root id: the name of its place, its path in the place, and the state that the id stands for."""
+        """Maps each root id to its file: the name of the place, the path in the place, and the state of the file."""
         self._unknown = UnknownRoots(store, folders, self._places, self._root)
         self._depending: set[str] = set()
         """Root ids of files with objects that depend on other files."""
         self._open: BoundedCache[str, asyncio.Task[ServedFile]] = BoundedCache.of_entries(MOST_OPEN)
-        """The files that are opened; a file is closed when its last read ends."""
+        """Maps root ids to open files. A file that is removed here is closed when its last read ends."""
         self._listings: BoundedCache[tuple[str, str, bool], Sequence[Entry | str]] = BoundedCache(
             LISTINGS, LISTINGS
         )
         """Listings of files, cached because clients request them page by page."""
         self._refused: BoundedCache[str, HsparseError] = BoundedCache.of_entries(MOST_REFUSED)
-        """Errors of opening files, by root id; domain records state them."""
+        """Maps the root ids of files that could not be opened to the errors, which domain records state."""
 
     # --- reads -------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class ServedFiles(DelegatingStore):
         return await self._below(key).put_if_match(key, data, etag)
 
     async def delete(self, key: str) -> None:
-        if not self._is_ours(key):  # servers also delete keys unasked, which does nothing for files
+        if not self._is_ours(key):  # servers also delete keys of their own accord: keys of files are ignored
             await self._store.delete(key)
 
     async def delete_if_match(self, key: str, etag: str) -> None:
@@ -201,20 +201,20 @@ class ServedFiles(DelegatingStore):
         return await self._store.delete_all(entries)
 
     def _below_put(self, key: str) -> ObjectStore:
-        """Return `_below(key)`; also refuse the deletion note of a file's object, which the refused deletion leaves."""
+        """Return `_below(key)`; for an object's deletion note, apply `_below` to the object: files have no notes."""
         id = id_of_deletion_key(key)
         return self._below(key if id is None else storage_key(id))
 
     def _below(self, key: str) -> ObjectStore:
-        """Return the store below for a key that it may change; raise `Forbidden` for a key of a served file."""
+        """Return the wrapped store if it may change a key; raise `Forbidden` for a key of a served file."""
         if not self._is_ours(key):
             return self._store
         if is_map_key(key):  # chunk maps of files are kept in memory only
-            raise PreconditionFailed(f"{key} is not kept.")
+            raise PreconditionFailed(f"The chunk map {key} of a served file is not stored.")
         tree = tree_of_key(key)
         name = key.removesuffix(f"/{RECORD}") if tree is None else "/".join(self._places[tree[0]][:2])
         raise Forbidden(
-            f"/{name} is a read-only file (--files): to change it, import it, or copy it by hsparse cp."
+            f"/{name} is served read-only (--files): to change its contents, import or copy the file (hsparse cp)."
         )
 
     def _is_ours(self, key: str) -> bool:
@@ -234,7 +234,7 @@ class ServedFiles(DelegatingStore):
         return name.count("/") < 2 or name[1:].partition("/")[0] not in self._folders
 
     async def _found(self, key: str) -> Stored | None:
-        """Return an object of a served file, None for a key of the store below; raise `NotFound` if it is absent."""
+        """Return an object of a served file, or None for a key of the wrapped store; raise `NotFound` if absent."""
         name, _, rest = key.partition("/")
         if name in self._folders:
             if rest != RECORD and not rest.endswith(f"/{RECORD}"):
@@ -247,7 +247,7 @@ class ServedFiles(DelegatingStore):
         return None if root is None else await self._read(root, key)
 
     async def _read(self, root: str, key: str) -> Stored:
-        """Return an object of a file; raise `Conflict` if files that it depends on change `MAX_READ_ATTEMPTS` times."""
+        """Return an object of a file; raise `Conflict` if files that it depends on change during every attempt."""
         loop, readers = asyncio.get_running_loop(), self._readers[self._places[root][0]]
         for _ in range(MAX_READ_ATTEMPTS):
             file = await self._current(root, key)
@@ -264,12 +264,14 @@ class ServedFiles(DelegatingStore):
             etag = f"{root} {file.etag}"
             if not await loop.run_in_executor(readers, file.is_changed):
                 return _stored(file, key, data, etag)
-        raise Conflict(f"The files that /{'/'.join(self._places[root][:2])} names keep changing: try again.")
+        raise Conflict(
+            f"Files that /{'/'.join(self._places[root][:2])} names kept changing: read it again later."
+        )
 
     async def _current(self, root: str, key: str | None = None) -> ServedFile:
-        """Return the opened file of a root id, reopened if files that the object at `key` depends on have changed.
+        """Return the opened file of a root id; reopen it if files that the object at `key` depends on have changed.
 
-        Without a key, the file is reopened if any of its objects depends on changed files.
+        Without a key, the file is reopened if files that any of its objects depends on have changed.
         """
         file = await self._file(root)
         depends = file.depends if key is None else file.is_elsewhere(key)
@@ -303,7 +305,7 @@ class ServedFiles(DelegatingStore):
         return root
 
     async def _known_root(self, key: str) -> str | None:
-        """Return the root id of the served file that a key belongs to, None for a key of the store below."""
+        """Return the root id of the served file that a key belongs to, or None for a key of the wrapped store."""
         tree = tree_of_key(key)
         if tree is None:
             return None
@@ -347,12 +349,12 @@ class ServedFiles(DelegatingStore):
         return file
 
     def _note_dependence(self, root: str, file: ServedFile) -> None:
-        """Remember that a file depends on other files, which may become known only when an object is read."""
+        """Remember whether a file depends on other files; this may become known only when an object is read."""
         if file.depends:
             self._depending.add(root)
 
     async def _keys(self, prefix: str, *, delimiter: bool) -> Sequence[Entry | str] | None:
-        """Return the sorted entries (str: a common prefix) of a listing, None for a prefix of the store below."""
+        """Return the sorted entries (str: a common prefix) of a listing, or None for a prefix of the wrapped store."""
         name, slash, rest = prefix.partition("/")
         if slash and name in self._folders:
             return await asyncio.to_thread(self._domain_keys, name, rest, delimiter)
@@ -370,9 +372,9 @@ class ServedFiles(DelegatingStore):
         return known
 
     def _domain_keys(self, name: str, rest: str, delimiter: bool) -> Sequence[Entry | str]:
-        """Return the sorted keys of domains below `NAME/rest`, with `delimiter` only keys and prefixes directly there.
+        """Return the sorted keys of domains below `NAME/rest`; with `delimiter`, only keys and prefixes of one level.
 
-        Raises `Forbidden` for a folder that the server may not read, and `StoreFailed` if the place is gone.
+        Raises `Forbidden` for a folder that the server may not read, and `StoreFailed` if the place is missing.
         """
         folder, (path, _, start) = self._folders[name], rest.rpartition("/")
         items: dict[str, Entry | str] = {}
@@ -393,7 +395,7 @@ class ServedFiles(DelegatingStore):
         except NotFound as error:
             if not path:
                 raise StoreFailed(
-                    f"The place that is served as /{name} is gone: mount it, or bring it back."
+                    f"The place that is served as /{name} is missing: mount or restore it."
                 ) from error
         begin = joined(name, path, start) if start else joined(name, path) + "/"
         return [items[key] for key in sorted(items) if key.startswith(begin) and _has_path(key)]
@@ -439,7 +441,7 @@ def _listing(
 
 
 def _has_path(key: str) -> bool:
-    """Return whether the path of a key is short enough for a domain; a longer one could not be requested."""
+    """Return whether the path of a key is short enough for a domain, because a longer path cannot be requested."""
     return len(key.removesuffix(RECORD).rstrip("/").encode()) < MAX_DOMAIN_PATH
 
 

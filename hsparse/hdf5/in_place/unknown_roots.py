@@ -11,13 +11,13 @@ from hsparse.model.ids import storage_key
 from hsparse.storage.object_store import ObjectStore, current_etag
 
 MOST_UNKNOWN = 10_000
-"""Most ids that are remembered as ids of no file or of a stored domain."""
+"""Most ids that are remembered because they belong to no file, or to a stored domain."""
 UNKNOWN_SECONDS = 10.0
-"""Seconds until an id of no file is searched for again: the file may appear, and another process may issue its id."""
+"""Seconds until an id without a file is searched for again, because a file with this id may have appeared."""
 
 
 class UnknownRoots:
-    """Searches `folders` for the files of ids; calls `tell` with each file, which adds the file's id to `known`."""
+    """Searches `folders` for the files of ids; calls `tell` for each file, which adds the file's id to `known`."""
 
     def __init__(
         self,
@@ -28,16 +28,16 @@ class UnknownRoots:
     ) -> None:
         self._store, self._folders, self._known, self._tell = store, folders, known, tell
         self._unknown: BoundedCache[str, float] = BoundedCache.of_entries(MOST_UNKNOWN)
-        """Time, on the event loop's clock, before which an id is not searched for again."""
+        """Maps each id to the time, on the event loop's clock, before which it is not searched for again."""
         self._walking = asyncio.Lock()
         self._begun = self._ended = 0
-        """Number of the last walk that began, and of the last walk that covered all places."""
+        """Number of the walk that began last, and of the walk that last covered all places."""
 
     async def look_for(self, root: str) -> None:
         """Walk the places until a file has the id `root`, which another process or an earlier run has issued.
 
-        A call during a walk waits for that walk and, unless it found the id, walks again, because a file may appear in
-        a folder after a walk has passed. A walk is cancelled with the request that started it.
+        A call during a walk waits for the walk's end and, unless the id was found, walks again, because a file may
+        have appeared in a folder after the walk passed. A walk is cancelled with the request that started it.
         """
         clock = asyncio.get_running_loop().time
         if self._unknown.get(root, 0.0) > clock():

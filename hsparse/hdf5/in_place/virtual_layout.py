@@ -1,7 +1,7 @@
 """Serve a virtual dataset of a file as a virtual dataset whose sources are domains of served places.
 
-Sources are looked up for each read, so that a source that has changed, grown or appeared is read as it is now, with its
-own access rights. Names are resolved as in libhdf5: an absolute name to a file of a place, else beside the file.
+Sources are looked up for each read, so that a read sees a source's current state and checks the source's own access
+rights. Names are resolved as in libhdf5: an absolute name to a file of a place, else in the folder of the file.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Json = dict[str, Any]
 def virtual_layout(objects: FileObjects, dataset: ParsedDataset, place: str) -> Json | None:
     """Return the layout JSON of a virtual dataset in a file of the place served as `place`.
 
-    Returns None for a dataset that is not virtual, that has a source that cannot be a domain, or whose mappings the
-    server cannot represent. The caller reads such a dataset directly from the files, which reports what is wrong.
+    Returns None if the dataset is not virtual, if a source cannot be a domain, or if the server cannot represent the
+    mappings. The caller then reads the dataset directly from the files; these reads report any error.
     """
     dims = dims_of(dataset.shape)
     if not isinstance(dataset.layout, VirtualLayoutMessage) or not dims:
@@ -57,7 +57,7 @@ def virtual_layout(objects: FileObjects, dataset: ParsedDataset, place: str) -> 
 
 
 def as_virtual(record: Record, layout: Json) -> Record:
-    """Return the record of a dataset, changed to that of a virtual dataset with this layout."""
+    """Return the record of a virtual dataset with this layout, based on the record of a chunked dataset."""
     endless = grows(layout["mappings"])
     data = {"grows": endless} | ({"dims": record["shape"]["dims"]} if endless else {})
     return record | {
@@ -68,14 +68,14 @@ def as_virtual(record: Record, layout: Json) -> Record:
 
 
 def _is_beside(objects: FileObjects, file: str) -> bool:
-    """Return whether the file with an absolute name is in a served place; libhdf5 may find another one elsewhere."""
+    """Return whether an absolute file name leads into a served place; otherwise libhdf5 may find a file elsewhere."""
     name, beside = block_name(file, 0), objects.source.name
     is_other = objects.files.in_other(name, beside) is not None
     return is_other or objects.files.in_place(name, beside, named=True) is not None
 
 
 def _domain(objects: FileObjects, file: str, place: str) -> str | None:
-    """Return the domain path, for the layout, of the file that a mapping names, or None if no domain can have it."""
+    """Return the domain path of the file that a mapping names, or None if the file cannot be a domain."""
     if file == THIS_FILE:
         return file
     beside = objects.source.name

@@ -1,4 +1,4 @@
-"""Wrap the store and the ownership of a data node that serves files; nodes without files do not import the rest."""
+"""Wrap the store and the ownership of a data node that serves files. Other nodes do not import the other modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def check(settings: Settings, store: ObjectStore) -> None:
 
 
 def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
-    """Return the store and the ownership of a data node, wrapped to serve files if the settings name any."""
+    """Return a pair: the store and the ownership of a data node, wrapped to serve files if the settings name places."""
     if not settings.data.files:
         return store, ownership
     cache = settings.data.files_cache

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a subcommand; raises the server's error, or the error of a job that it waited for."""
+    """Run a subcommand; raises the error of the server, or of the job for which the subcommand waited."""
     opening = connector(args)
     connections: list[Connection] = []
 
@@ -141,7 +141,7 @@ def _failure(job: Json) -> HsparseError:
 
 
 def _options(kind: JobKind, words: list[str]) -> Json:
-    """Parse `NAME=VALUE` words to options by name; numbers are parsed, and an option without a value is True."""
+    """Return a dict that maps each NAME of `NAME=VALUE` words to its value: a text, a number, or True without `=`."""
     found: Json = {}
     for name, equals, value in (word.partition("=") for word in words):
         is_number = OPTIONS[kind].get(name) is COUNT and value.isascii() and value.isdigit()

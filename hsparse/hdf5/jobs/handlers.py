@@ -50,7 +50,7 @@ from hsparse.wire.record_message import DeleteObject, ListKeys
 
 MAX_LISTED_JOBS = 1000
 LEAST_MEMORY = 2 << 30
-"""The minimum address space of a job in bytes: a process with many threads needs about as much from the start."""
+"""The minimum address space of a job in bytes, which a process with many threads needs from its start."""
 
 
 async def post_job(request: Request) -> web.StreamResponse:
@@ -58,7 +58,7 @@ async def post_job(request: Request) -> web.StreamResponse:
     _require_user(request)
     if request.service.named_bucket is not None:
         raise Unsupported(
-            "Jobs work only with domains of the first bucket; use the commands hsparse import and hsparse export."
+            "Jobs work only with domains of the server's first bucket: use hsparse import or hsparse export instead."
         )
     job = _parse(request, await read_json_object(request))
     jobs = request.service.component(JobQueue)
@@ -222,7 +222,7 @@ async def _running_jobs(settings: Settings, service: Service, url: str) -> Async
 
 
 def address_space(most: int) -> int:
-    """Return the limit of a job's address space in bytes, 0 for none.
+    """Return the limit of a job's address space in bytes, or 0 if `most` is 0 (no limit).
 
     The limit is `most`, but at most three quarters of the machine's memory, or `LEAST_MEMORY` if that is more.
     """
@@ -230,5 +230,5 @@ def address_space(most: int) -> int:
 
 
 def loopback(url: str) -> str:
-    """Return the URL by which a node that listens on `url` reaches itself: replace "all addresses" by loopback."""
+    """Return the URL by which a node that listens on `url` reaches itself: loopback instead of "all addresses"."""
     return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

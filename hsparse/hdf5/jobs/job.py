@@ -25,7 +25,7 @@ LONGEST_NAME = 1024
 LOST_SECONDS = 60.0
 """A job is lost if its record is not renewed for this many seconds. Its node renews it at least every 10 seconds."""
 CANCEL = "cancel"
-"""The record's field that tells the job's node to stop the job."""
+"""The field of a job's record by which a client requests that the job's node stops the job."""
 
 
 class JobKind(StrEnum):
@@ -84,14 +84,14 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
     },
     JobKind.COPY: {},
 }
-"""The options of each kind of job, by the flag's name with `_` for `-`."""
+"""Maps each kind of job to its options; an option has the name of the command's flag, with `_` for `-`."""
 
 
 def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
-    """Return the options in a request body, empty for None; raises `BadRequest` if they are invalid.
+    """Return the options in a request body, or an empty dict for None; raises `BadRequest` for invalid options.
 
-    Options are invalid if they are unknown, have invalid values, or contradict each other; the place of the file is not
-    considered.
+    Options are invalid if they are unknown, have invalid values, or contradict each other. Whether the options suit the
+    job's file is not checked.
     """
     if options is None:
         return {}
@@ -198,5 +198,5 @@ def job_json(record: Record, now: float) -> Record:
 
 
 def job_change(id: str, fields: Record) -> SetFields:
-    """Return the change that sets fields of a job's record, as long as the job has not ended, and its heartbeat."""
+    """Return a change that sets fields of a job's record and renews the record, unless the job has ended."""
     return SetFields(id, fields, unless="ended", renew=True)

@@ -1,6 +1,6 @@
-"""The job queue of a node, which limits running and waiting jobs and keeps the records of each user's last jobs.
+"""The job queue of a node. It limits running and waiting jobs, and deletes a user's oldest job records.
 
-`JobPlaces` has the places where jobs may read and write files, which the setting `job_places` lists.
+`JobPlaces` checks that jobs read and write files only in the places that the setting `job_places` lists.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class JobPlaces:
         for entry in self.entries:
             if self._has_objects(entry):
                 raise Misconfigured(
-                    f"job_places: {entry} contains the server's own objects; name another place."
+                    f"job_places: {entry} contains the server's own objects, which jobs may not access; change it."
                 )
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:
         """Return the command's argument for the file at `url`: the URL, or the path with symbolic links resolved.
 
-        Raises `BadRequest` for text that is not a file URL, `Forbidden` for a file outside of the places of `user`,
-        also if a symbolic link leads outside.
+        Raises `BadRequest` if `url` is not a file URL, and `Forbidden` if the file is outside of the places of `user`
+        or a symbolic link leads outside.
         """
         check_file_url(url)
         if not self.entries:
@@ -71,7 +71,7 @@ class JobPlaces:
                 self._check_own(url)
                 return url if place.startswith(S3) else _inside(url, place, writes=writes)
         raise Forbidden(
-            f"{url} is in none of the places for jobs' files, which the setting job_places lists."
+            f"{url} is outside of the places for jobs' files: choose a place that the setting job_places lists."
         )
 
     def folders(self, user: str) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class JobPlaces:
                 yield place
 
     def _has_objects(self, place: str) -> bool:
-        """Return whether a place overlaps the root directory, or is a served bucket or the objects' folder of one."""
+        """Return whether a place overlaps the root directory, or is a served bucket or the objects' folder in it."""
         if place.startswith(FILE):
             both = Path(os.path.realpath(place.removeprefix(FILE))), Path(os.path.realpath(self.root))
             return bool(self.root) and (both[0].is_relative_to(both[1]) or both[1].is_relative_to(both[0]))
@@ -97,7 +97,9 @@ class JobPlaces:
         """Raise `Forbidden` for a key of the server's records in a served bucket."""
         bucket, *components = url.removeprefix(S3).split("/")
         if url.startswith(S3) and bucket in self.served and any(one.startswith(".") for one in components):
-            raise Forbidden(f"{url} cannot be a job's file: the server keeps its own objects there.")
+            raise Forbidden(
+                f"{url} cannot be a job's file: names with a dot in front are the server's objects here."
+            )
 
 
 def check_file_url(url: str) -> None:
@@ -130,13 +132,13 @@ def _inside(url: str, place: str, *, writes: bool) -> str:
     """Return the path of a file with symbolic links resolved; raises `Forbidden` if it is outside of the place."""
     path = Path(url.removeprefix(FILE))
     if writes and path.is_symlink():
-        raise Forbidden(f"{url} is a symbolic link; name a file.")
+        raise Forbidden(f"{url} is a symbolic link, to which jobs do not write; name a regular file.")
     # A file that will be written need not exist, but its directory must.
     real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
         raise Forbidden(f"{url} leads out of the place {place} through a symbolic link.")
     if real.exists() and not real.is_file():  # opening a pipe would block until its other end is opened
-        raise BadRequest(f"{url} is no regular file.")
+        raise BadRequest(f"{url} is not a regular file: name a regular file.")
     return str(real)
 
 
@@ -149,7 +151,7 @@ UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class JobQueue:
-    """A queue of jobs. It prefers jobs of users with the fewest running jobs, then jobs that were submitted earlier.
+    """A queue of jobs. The next job is of the user with the fewest running jobs; of equal users, the earliest job.
 
     Call `start` before `submit`, and `close` before the node stops.
     """
@@ -183,8 +185,8 @@ class JobQueue:
     async def submit(self, job: Job, authorization: str | None) -> Record:
         """Accept a job that will run with the rights of an `Authorization` header; return its record.
 
-        Raises `Busy` if too many jobs wait or run, `RateLimited` if too many jobs of its user do. The header is kept
-        only in memory, until the job begins.
+        Raises `Busy` if too many jobs wait or run, and `RateLimited` if too many jobs of one user wait or run. The
+        header is held only in memory, until the job begins.
         """
         command = self._command
         if command is None:
@@ -235,7 +237,7 @@ class JobQueue:
             run.cancel()
 
     async def close(self) -> None:
-        """Accept no more jobs, stop all jobs, and wait: they may need this node to undo their changes."""
+        """Accept no more jobs, stop all jobs, and wait until they end: they may undo their changes through this node."""
         self._closing = True
         for run in self._runs.values():
             run.give_up()
@@ -265,7 +267,7 @@ class JobQueue:
             log.warning("records of old jobs were not deleted: %s", error.message)
 
     async def _forget_old(self, owner: str) -> None:
-        """Delete the oldest job records of a user beyond `MAX_JOBS_OF_USER`, except those of jobs that run or wait."""
+        """Delete the oldest job records of a user beyond `MAX_JOBS_OF_USER`; skip jobs that run or wait."""
         listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
         oldest = [job_id_of_key(key) for key in listing.keys][:-MAX_JOBS_OF_USER]
         if not oldest:

@@ -1,4 +1,4 @@
-"""A job of this node, from waiting to its end, with the renewal of its record; and the process of a job.
+"""Run a job of this node: wait for its start, run its process, and renew its record until the job ends.
 
 The process is a command that reads its credential from standard input and reports its progress line by line.
 """
@@ -39,7 +39,7 @@ MAX_MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """The way to run a command: the words before its arguments, its environment, and the URL of this node.
+    """How jobs run their commands: the words before the arguments, the environment, and the URL of this node.
 
     A process may use `memory` bytes of address space and `seconds` of time; 0 is unlimited.
     """
@@ -78,7 +78,7 @@ class Progress:
 
 
 class JobProcess:
-    """The process of a job, which runs once; `progress` has its reports so far."""
+    """The process of a job, which runs once; `progress` has the reports of the process so far."""
 
     def __init__(self, command: JobCommand, arguments: tuple[str, ...], authorization: str | None) -> None:
         self.progress = Progress()
@@ -140,9 +140,9 @@ class JobProcess:
         asyncio.get_running_loop().call_later(UNDO_SECONDS, self._kill, self._process)
 
     def _limit_memory(self, process: Process) -> None:
-        """Limit the memory of the process, which waits for its credential before it does anything.
+        """Limit the memory of the process before it gets its credential, for which it waits.
 
-        If memory runs out nevertheless, Linux kills this process rather than the server.
+        If the machine's memory runs out nevertheless, Linux kills this process rather than the server.
         """
         with suppress(OSError):  # not Linux, or the process has ended
             Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_END)
@@ -173,7 +173,9 @@ class JobProcess:
             try:
                 line = await process.stdout.readline()
             except ValueError as error:
-                raise HsparseError("The process of the job wrote a line that is too long.") from error
+                raise HsparseError(
+                    f"The job's process wrote a line of more than {LONGEST_LINE} bytes."
+                ) from error
             if not line:
                 return
             self.progress.parse_line(line)
@@ -186,7 +188,7 @@ class JobProcess:
 
 
 def limit_memory(pid: int, most: int) -> None:
-    """Limit the address space of a process to `most` bytes, or to its lower hard limit, which only root can raise."""
+    """Limit the address space of a process to `most` bytes, or to its hard limit if that is lower."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
     limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
@@ -301,7 +303,7 @@ class JobRun:
         return {"done": progress.done} | ({} if progress.total is None else {"total": progress.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
-        """Return the error of a stopped job: the failure that its process reported, or that the node was stopped."""
+        """Return a stopped job's error: the failure that its process reported or, if the node stops, a `Busy` error."""
         reported = None if self._process is None else self._process.progress.failure
         if reported is not None or self._stopped_by is JobStatus.CANCELLED:
             return reported

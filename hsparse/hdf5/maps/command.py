@@ -34,7 +34,7 @@ FORMATS = {"json": JSON, "kerchunk": JSON, PARQUET: JSON}
 """The media type of the response by `--format`."""
 PART_BYTES = 1 << 20
 COMPARED_PARTS = 8
-"""The number of parts of a copy of the file that are compared, each of `COMPARED_BYTES` bytes."""
+"""The number of parts, each of `COMPARED_BYTES` bytes, that are compared to check a copy of the file."""
 COMPARED_BYTES = 16 << 10
 READ_SECONDS = 30
 """The timeout in seconds for reading a part of a copy."""
@@ -108,7 +108,7 @@ def _save(
     write: Callable[[http.client.HTTPResponse, Path], None],
     out: Path,
 ) -> None:
-    """Write the response of `GET /map` to `out`, which appears when it is complete."""
+    """Write the response of `GET /map` to `out`; the file or directory `out` appears only when it is complete."""
     with (
         connection.response("GET", "/map", **params) as answer,
         TemporaryDirectory(".part", f"{out.name}.", out.absolute().parent) as directory,
@@ -122,7 +122,7 @@ def _save(
 
 
 def _check_base(args: argparse.Namespace, connect: Callable[[], Connection]) -> None:
-    """Raise `Conflict` if the copy at `--base`, to which the map will refer, is another file."""
+    """Raise `Conflict` if the file at `--base`, to which the map will refer, differs from the domain's file."""
     form = FileForm.parse(args.layout or FileLayout.STOCK.value, args.revision)
     flags = " ".join(f"--{name} {value}" for name, value in form.params.items())
     with connect() as connection:
@@ -158,8 +158,8 @@ def _is_ours(path: Path) -> bool:
 def check_copy(base: str, file: DomainFile, remedy: str) -> None:
     """Raise `Conflict`, with the remedy, if the file at `base`, a path or a URL, differs from `file`.
 
-    The check compares the size and some parts all over the file, because nearly every change moves later data. If the
-    file at `base` cannot be read (yet, or from here), a warning is printed to standard error.
+    The check compares the size and some evenly spaced parts, because nearly every change moves later data. If the file
+    at `base` cannot be read, a warning is printed to standard error.
     """
     size, etag = file.state()
     step = max(1, (size - COMPARED_BYTES) // (COMPARED_PARTS - 1))
@@ -174,7 +174,7 @@ def check_copy(base: str, file: DomainFile, remedy: str) -> None:
             print(terminal_text(text, sys.stderr), file=sys.stderr)
             return
         if length != size or found != file.read(start, stop, etag):
-            raise Conflict(f"{base} is not the file of the map, which would lead to wrong values. {remedy}")
+            raise Conflict(f"{base} differs from the file of the map, so values would be wrong. {remedy}")
 
 
 def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""References to dense chunks (kerchunk's JSON, version 1), which zarr and xarray open as arrays, through fsspec.
+"""Write references to dense chunks (kerchunk's JSON, version 1), which zarr and xarray open as arrays with fsspec.
 
 A reference is a URL, an offset and a length. Datasets are zarr arrays (zarr storage specification, version 2) with
 HDF5's filters. Structured chunks, and types and filters that zarr lacks, have no references.
@@ -39,7 +39,7 @@ from hsparse.wire.message import Record
 
 GROUP: Json = {"zarr_format": 2}
 PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
-"""The type classes of attributes that zarr can have."""
+"""The type classes of attributes that zarr can represent."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 MASKED = "_FillValue"
 """The attribute whose value marks missing data (CF conventions)."""
@@ -48,10 +48,10 @@ MASKED = "_FillValue"
 def zarr_array(
     shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]
 ) -> Json:
-    """Return the `.zarray` of a dense dataset; `fill` has the bytes of one element, empty for zero.
+    """Return the `.zarray` of a dense dataset; `fill` is the fill value as bytes of one element, or empty for zero.
 
-    For zero, the fill value is null, because xarray would mask elements equal to a fill value; readers treat null as
-    zero. Raises `Unsupported` if zarr lacks the type or a filter.
+    A fill value of zero is written as null, because xarray masks elements equal to a fill value, and readers treat null
+    as zero. Raises `Unsupported` if zarr lacks the type or a filter.
     """
     return {
         "zarr_format": 2,
@@ -77,7 +77,7 @@ def zarr_type(dtype: np.dtype[Any]) -> Any:
 
 
 def masked_value(record: Json, dtype: np.dtype[Any]) -> bytes:
-    """Return the bytes of the attribute `_FillValue` as an element of `dtype`; empty if there is no such element."""
+    """Return the attribute `_FillValue` as bytes of one element of `dtype`, or b"" if it is absent or does not fit."""
     stored = dict(plain_attributes(record)).get(MASKED)
     value = None if stored is None else _single(attribute_value_json(stored))
     if dtype.kind not in "iuf" or not isinstance(value, int | float):
@@ -92,7 +92,7 @@ def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: byte
     """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions.
 
     An attribute of one element is a scalar, as in kerchunk. `masked` is not empty if the array's fill value equals
-    `_FillValue`. A float `_FillValue` is then in base64, the form that xarray expects in zarr version 3, which
+    `_FillValue`; a float `_FillValue` is then encoded in base64, as xarray expects it in zarr version 3, which
     VirtualiZarr writes.
     """
     found: Json = {name: _single(attribute_value_json(stored)) for name, stored in plain_attributes(record)}
@@ -102,14 +102,14 @@ def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: byte
 
 
 def _single(value: Any) -> Any:
-    """Unpack lists, also nested ones, of one element."""
+    """Return the only element of a list (also of nested lists) of length 1, or the value itself."""
     while isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value
 
 
 def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
-    """Yield (name, stored attribute) of attributes of plain types with a value, and of lower bounds."""
+    """Yield (name, stored attribute) for each attribute that has a value of a `PLAIN` type, and for lower bounds."""
     bounds = bounds_attributes(record.get("shape") or {})
     of_bounds = {name: one | {"type": parse_type(one["type"]).item} for name, one in bounds.items()}
     for name, stored in ((record.get("attributes") or {}) | of_bounds).items():
@@ -124,7 +124,7 @@ def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
 
 
 def scales_of(record: Json) -> list[str]:
-    """Return the id of the first dimension scale of each dimension, an empty text if there is none."""
+    """Return the id of the first dimension scale of each dimension, or "" for a dimension without a scale."""
     rank = len(record["shape"].get("dims") or ())
     value = ((record.get("attributes") or {}).get("DIMENSION_LIST") or {}).get("value")
     if not isinstance(value, list) or len(value) != rank:
@@ -161,7 +161,7 @@ OpenDataset = Callable[[Record], tuple[StoredDataset, ChunkPages]]
 
 
 class KerchunkReferences:
-    """Writes references to objects with URLs `base` + key or, with `file`, to the file with URL `base`."""
+    """Writes references to store objects, whose URLs are `base` + key, or, with `file`, to the file with URL `base`."""
 
     def __init__(self, base: str, file: FileAddresses | None = None) -> None:
         self._base = base
@@ -197,7 +197,7 @@ class KerchunkReferences:
         objects: AsyncGenerator[MappedObject, None],
         open_dataset: OpenDataset,
     ) -> Members:
-        """Yield the JSON of a domain; `skipped` has the objects that zarr cannot describe or the domain leaves out."""
+        """Yield a domain's JSON; its `skipped` maps each path without references to the reason for the omission."""
         skipped: dict[str, str] = {}
         yield encode_json(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
         async with aclosing(objects):
@@ -235,7 +235,7 @@ class KerchunkReferences:
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: StoredDataset) -> list[str]:
-        """Return the names of an array's dimensions: the names of its scales in visited groups, or generated names."""
+        """Return an array's dimension names: the names of its scales in visited groups, else generated names."""
         own = prefix.strip("/").rpartition("/")[2]
         if is_scale(dataset.record) and own:
             return [own]
@@ -252,7 +252,7 @@ class KerchunkReferences:
         """Return the metadata of an array; `is_whole` is true if all chunks of the grid are stored.
 
         xarray masks elements equal to the fill value, but only elements equal to `_FillValue` should be masked. If all
-        chunks are stored, no element needs HDF5's fill value, so `_FillValue` replaces it.
+        chunks are stored, no element needs HDF5's fill value, so `_FillValue` becomes the array's fill value.
         """
         masked = masked_value(dataset.record, dataset.spec.datatype.dtype)
         fill = masked if is_whole else dataset.spec.fill
@@ -289,13 +289,13 @@ def _text(value: Json) -> str:
 
 
 def _from_zero(row: Json, dataset: StoredDataset) -> list[int]:
-    """Return the scaled coordinates of a chunk, relative to the dataset's first chunk; references have this form."""
+    """Return the scaled coordinates of a chunk relative to the dataset's first chunk, as references name chunks."""
     scaled: list[int] = row["scaled"]
     return list(map(sub, scaled, dataset.spec.base)) if dataset.spec.base else scaled
 
 
 def _check_referable(dataset: StoredDataset, *, transcoded: bool) -> None:
-    """Raise `Unsupported`, naming an alternative, if references cannot describe a dataset.
+    """Raise `Unsupported` if references cannot describe a dataset.
 
     `transcoded` is true if the references are to chunks that are converted to unfiltered dense chunks in the file.
     """
@@ -310,10 +310,14 @@ def _check_referable(dataset: StoredDataset, *, transcoded: bool) -> None:
             "file (addresses=file)."
         )
     if not dataset.arrays.is_exact:
-        raise Unsupported(f"{dataset.id} has elements of variable length, which zarr cannot refer to.")
+        raise Unsupported(
+            f"{dataset.id} has elements of variable length, which zarr cannot refer to: read values."
+        )
     if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
         raise Unsupported(
-            f"{dataset.id} has references, gaps or space-padded text, which differ in a file: read values."
+            f"{dataset.id} has references, gaps or space-padded text, whose bytes differ in a file: read values."
         )
     if dataset.spec.arange:
-        raise Unsupported(f"{dataset.id} has an initializer: unwritten elements have no common fill value.")
+        raise Unsupported(
+            f"{dataset.id} has an initializer, so unwritten elements have no fill value: read values."
+        )

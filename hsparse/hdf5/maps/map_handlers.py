@@ -1,4 +1,4 @@
-"""Handlers of maps: lists of the locations of chunks, which clients then read from store objects or HDF5 files.
+"""Handlers of maps. A map lists the locations of chunks, so that clients read them from store objects or HDF5 files.
 
 `GET /datasets/{id}/map` and `GET /map` return JSON, or with `format=kerchunk` references that zarr opens.
 
@@ -49,7 +49,7 @@ def map_etag(dataset: StoredDataset, version: str) -> str | None:
     """Return the etag, without quotes, for a version of a dataset's chunks, or None if the version is empty.
 
     The version is empty for file-backed data, and if a data node does not answer. Request the version before listing
-    chunks, so that the map has the state of this version or a newer one.
+    chunks, so that the map has the state of this version or of a newer version.
     """
     if not version:
         return None
@@ -63,7 +63,7 @@ def etag_headers(etag: str | None) -> dict[str, str]:
 
 
 def not_modified(request: Request, etag: str | None) -> web.Response | None:
-    """Return a 304 response if the client has the map with this etag, else None."""
+    """Return a 304 response if the client has the map with this etag, or None if not."""
     if etag is None or not is_known(request.http.headers, etag):
         return None
     return web.Response(status=304, headers=etag_headers(etag))
@@ -95,7 +95,7 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
             return await respond_parts(request, _confirmed(members, listing))
         if file is None and has_no_objects(dataset.record):
             raise Unsupported(
-                f"The chunks of {dataset.id} are in a served file and have no objects: ask with addresses=file."
+                f"The chunks of {dataset.id} are in a served file, not in store objects: request addresses=file."
             )
         if file is not None:
             page = await chunks.page(map_query())
@@ -109,7 +109,7 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
 async def _object_map(
     request: Request, dataset: StoredDataset, chunks: StoredChunks, listing: ListingCheck
 ) -> web.StreamResponse:
-    """Respond with the map of a dataset's objects, or of a selection; with 304 if the client has this state."""
+    """Respond with the map of a dataset or of the requested selection, or with 304 if the client has this map."""
     etag = map_etag(dataset, await chunks.version())
     if (known := not_modified(request, etag)) is not None:
         return known
@@ -120,7 +120,7 @@ async def _object_map(
 
 
 def _directory(request: Request) -> Json:
-    """Return the store's directory if the client is on this machine, without a proxy; else an empty object."""
+    """Return {"directory": path of the store}, or {} if the client is behind a proxy or on another machine."""
     headers, peer = request.http.headers, request.http.remote or ""
     directory = request.service.settings.directory
     forwarded = any(name in headers for name in FORWARDED)
@@ -152,7 +152,7 @@ def _listing_check(request: Request) -> ListingCheck:
 async def _confirmed(
     parts: AsyncGenerator[bytes, None], listing: ListingCheck
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of a map, the last part only if no chunks were deleted while they were listed."""
+    """Yield the parts of a map; before the last part, raise an error if chunks were deleted during the listing."""
     last = b""
     async with aclosing(parts):
         async for part in parts:
@@ -166,8 +166,8 @@ async def _confirmed(
 def dataset_description(dataset: StoredDataset, chunks: ChunkPages) -> Json:
     """Return the properties of a dataset that are needed to decode its chunks.
 
-    `pipelines` has the filters of each section with HDF5's ids and client values. `dtype`, numpy's, and `fillValue`,
-    the bytes of one element in base64, are present for fixed-size elements.
+    `pipelines` has the filters of each section with HDF5's ids and client values. Fixed-size elements also have `dtype`
+    (numpy's) and `fillValue` (the bytes of one element in base64).
     """
     spec = dataset.spec
     flags = [SPARSE_DATA if spec.sparse else VL_DATA]
@@ -224,7 +224,7 @@ async def _domain(
     open_dataset: OpenDataset,
     file: FileAddresses | None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a domain's map: each dataset at its first path, and aliases at its other paths."""
+    """Yield a domain's map: each dataset at its first path, and at each further path an alias of the first path."""
     yield orjson.dumps(head if file is None else head | {"file": file.to_json()})[:-1] + b',"datasets":{'
     comma = b""
     async with aclosing(objects):
@@ -273,7 +273,7 @@ def _opening(request: Request, file: FileAddresses | None, listing: ListingCheck
 
 
 def _places(request: Request) -> str | None:
-    """Return how a map counts coordinates (`StoredDataset.seen_by`): as requested in JSON, signed otherwise."""
+    """Return how a map counts coordinates (see `StoredDataset.seen_by`): as requested if in JSON, else signed."""
     return request.arg("places") if request.arg("format") in (None, "json") else "signed"
 
 
@@ -283,12 +283,12 @@ def _chunks(request: Request, dataset: StoredDataset, file: FileAddresses | None
 
 
 async def _file(request: Request) -> FileAddresses | None:
-    """Return the addresses of the domain's file if the request asks for them, None for a map of objects."""
+    """Return the addresses of the domain's file, or None if the request is for a map of objects."""
     return await FileAddresses.of(request) if request.arg("addresses") == "file" else None
 
 
 def _references(request: Request, file: FileAddresses | None) -> KerchunkReferences | None:
-    """Return the writer of kerchunk references, None for other formats."""
+    """Return the writer of kerchunk references, or None if the request is for another format."""
     if request.arg("format") != "kerchunk":
         return None
     base = request.arg("base") or ("" if file is None else file.href)
@@ -300,20 +300,20 @@ def _check_request(request: Request) -> None:
     format = _choice(request, "format", FORMATS)
     addresses = _choice(request, "addresses", ADDRESSES)
     if format == "json" and request.arg("base"):
-        raise BadRequest("base is for format=kerchunk; in JSON chunks have bucket and key.")
+        raise BadRequest("base applies only to format=kerchunk: omit it; chunks in JSON have bucket and key.")
     for name in ("layout", "revision", "matrices"):
         if addresses == "objects" and request.arg(name):
-            raise BadRequest(f"{name} applies to the domain's file: ask for addresses=file too.")
+            raise BadRequest(f"{name} applies only to the domain's file: add addresses=file.")
     if request.arg("select") and (format != "json" or addresses == "file"):
-        raise BadRequest("select applies to maps of objects in JSON: leave out format and addresses.")
+        raise BadRequest("select applies only to maps of objects in JSON: leave out format and addresses.")
     if url_seconds(request) is not None and format != "json" and addresses == "file":
         raise BadRequest(
-            "urls applies to objects, but these references are to the file: leave out one of the two."
+            "urls applies only to objects, but addresses=file refers to the file: leave out urls or addresses."
         )
 
 
 def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
-    """Return a parameter that must be one of `choices`; the first is the default. Raises `BadRequest`."""
+    """Return a parameter, by default `choices[0]`; raises `BadRequest` if it is not one of `choices`."""
     value = request.arg(name) or choices[0]
     if value not in choices:
         raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
@@ -325,7 +325,7 @@ def _filter(filter: Filter) -> Json:
 
 
 def _descr(dtype: np.dtype[Any]) -> Any:
-    """Return a dtype in the form of numpy's `descr`: a name, a list of fields, or [base, shape] of an array type."""
+    """Return a dtype as JSON, like numpy's `descr`: a name, a list of fields, or [base, shape] for an array type."""
     if dtype.names is not None:
         return [
             [name, *(_descr(dtype[name]) if dtype[name].subdtype else (_descr(dtype[name]),))]

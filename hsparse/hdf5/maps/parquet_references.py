@@ -2,8 +2,8 @@
 
 `.zmetadata` has the metadata of groups and arrays. `<array>/refs.<n>.parq` has the references of `RECORD_ROWS` chunks
 in row-major order of the grid: `path`, `offset`, `size` and `raw`; the path of an unwritten chunk is null. Files
-without chunks are left out. The module needs the extra `hsparse[parquet]`. Its input is kerchunk's JSON, read member by
-member, because a domain may have millions of references.
+without chunks are not written. The module needs the extra `hsparse[parquet]`. Its input, kerchunk's JSON, is read
+member by member, because a domain may have millions of references.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Reference = tuple[int, str, int, int]
 class ReferenceMembers:
     """Iterates over the members of `refs` in JSON that arrives in `blocks`; collects other members in `others`.
 
-    Iterating raises `HsparseError` for JSON of another form, and for truncated JSON.
+    Iterating raises `HsparseError` if the JSON is truncated or has another structure.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -55,7 +55,7 @@ class ReferenceMembers:
 
 
 def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
-    """Write references from kerchunk's JSON, see `write_parquet`; return {path: reason} of datasets left out."""
+    """Write references from kerchunk's JSON (see `write_parquet`); return {path: reason} of skipped datasets."""
     members = ReferenceMembers(blocks)
     write_parquet(root, members)
     skipped: dict[str, str] = members.others.get("skipped", {})

@@ -1,8 +1,8 @@
 """Fill chunk tables from an HDF5 file (initializer `chunklocator`), as `hsload --fastlink` requests.
 
-A chunk table is a dataset with the locations in a file of the chunks of another dataset. Also answer chunk queries of
-file-backed datasets: the file and offset of each chunk, and the number and bytes of all chunks. These chunks of the
-file may be smaller than the chunks that reads are planned by. Contiguous data counts as one chunk.
+A chunk table is a dataset whose elements are the locations, in a file, of the chunks of another dataset. This module
+also answers chunk queries of file-backed datasets: the file and offset of each chunk, and the number and bytes of all
+chunks. A chunk of the file may be smaller than a chunk of the read plan. Contiguous data counts as one chunk.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ Result = TypeVar("Result")
 LOCATOR = "chunklocator"
 OPTIONS = ("--h5path", "--filepath", "--bucket")
 MAX_READ = 64 * 1024 * 1024
-"""Most bytes that are read of a file to find its chunks; enough for an index of some million chunks."""
+"""Most bytes that are read from a file to find its chunks; enough for an index of some million chunks."""
 BLOCK_BYTES = 64 * 1024
 MAX_BLOCKS = 64
-"""Most blocks of `BLOCK_BYTES` bytes that are cached; small ranges are taken from these."""
+"""Most blocks of `BLOCK_BYTES` bytes that are cached; a range that lies in one block is read from the cache."""
 READS_AT_ONCE = 8
 
 
@@ -76,14 +76,16 @@ class ChunkLocator:
 
 
 def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator | None:
-    """Remove the locator from creation properties and return it, None without one; raise `BadRequest` for a bad one."""
+    """Remove and return the locator in creation properties, or return None; raise `BadRequest` if it is malformed."""
     words = properties.get("initializer")
     words = words.split() if isinstance(words, str) else words
     if not isinstance(words, list) or words[:1] != [LOCATOR]:
         return None
     given = dict(word.partition("=")[::2] for word in words[1:] if isinstance(word, str))
     if len(given) != len(words) - 1 or set(given) != set(OPTIONS) or not all(given.values()):
-        raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
+        raise BadRequest(
+            f"The initializer {LOCATOR} needs the options {', '.join(OPTIONS)}, each with a value."
+        )
     del properties["initializer"]
     bucket, key = given["--bucket"], given["--filepath"]
     # hsload sends the first component of a path as the bucket, even if there is no such bucket.
@@ -94,10 +96,10 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
 async def located_chunks(
     request: Request, locator: ChunkLocator, shape: Shape, datatype: Datatype
 ) -> NDArray[Any]:
-    """Return the elements of a chunk table: offset, size and (if it has the field) mask of each chunk of a dataset.
+    """Return the elements of a chunk table: offset, size and (if the table has the field) mask of each chunk.
 
     Raises `NotFound` for a missing file or dataset, `Forbidden` without the right to read the file, and `BadRequest`
-    for a file that is not HDF5, a dataset without chunks, or a table that does not fit its chunks.
+    if the file is not HDF5, the dataset has no chunks, or a chunk's coordinates are outside of the table.
     """
     rights = request.file_rights()
     await rights.require(locator.uri)
@@ -111,7 +113,7 @@ async def located_chunks(
     scaled = records.scaled.astype(np.int64)
     if scaled.shape[1] != table.ndim or (scaled >= np.array(table.shape)).any():
         raise BadRequest(
-            f"The chunk table has the dimensions {list(table.shape)}: {locator.h5path!r} has chunks beyond them."
+            f"The chunk table's shape {list(table.shape)} does not hold all chunks of {locator.h5path!r}: enlarge it."
         )
     offset, size, *_ = table.dtype.names or ()
     places = tuple(scaled.T)
@@ -128,7 +130,7 @@ def _empty_table(shape: Shape, datatype: Datatype) -> NDArray[Any]:
     kinds = [element.dtype[name] for name in names]
     if not dims or len(names) < 2 or any(kind.kind not in "iu" or kind.shape for kind in kinds):
         raise BadRequest(
-            f"The initializer {LOCATOR} needs dimensions, and compounds of integers that begin with offset and size."
+            f"The initializer {LOCATOR} needs a table with dimensions, and a compound type of integers: offset, size."
         )
     return np.zeros(dims, element.dtype)
 
@@ -137,7 +139,7 @@ async def _records(reader: _FileReader, file: Hdf5File, locator: ChunkLocator) -
     dataset = await reader.run(find_dataset(file, locator.h5path))
     if not isinstance(dataset.layout, ChunkedLayout):
         raise BadRequest(
-            f"{locator.h5path!r} of {locator.uri!r} has no chunks: link to it without a chunk table."
+            f"The dataset {locator.h5path!r} of {locator.uri!r} has no chunks: link to it without a chunk table."
         )
     return await reader.run(read_dataset_chunks(file, dataset, dataset.layout))
 
@@ -154,7 +156,7 @@ class _FileReader:
 
     @classmethod
     async def open(cls, rights: FileRights, uri: str) -> _FileReader:
-        """Return a reader of the file at `uri`; raise `NotFound` if there is no such file."""
+        """Return a reader of the file at `uri`; raise `NotFound` if the file does not exist."""
         owners, bucket, key = rights.owners_of(uri)
         listing = await owners.ask_any(ListKeys(key, limit=1))
         if listing.keys != (key,):
@@ -162,7 +164,7 @@ class _FileReader:
         return cls(rights.owners, uri, listing.sizes[0])
 
     async def run(self, reads: Reads[Result]) -> Result:
-        """Run a parser of the file to its end. Its steps run in worker threads, because an index may be large."""
+        """Run a parser of the file and return its result. Its steps run in worker threads: an index may be large."""
         data: Sequence[Buffer] | None = None
         while True:
             wanted, found = await compute(LONG_WORK_BYTES, _step, reads, data)
@@ -187,8 +189,8 @@ class _FileReader:
         self._left -= size
         if self._left < 0:
             raise TooLarge(
-                f"Finding the chunks of {self._file.uri!r} needs more than {MAX_READ} bytes of it; let the client "
-                "list them (hsload --link)."
+                f"To find the chunks of {self._file.uri!r}, more than {MAX_READ} bytes of the file must be read; "
+                "let the client list the chunks (hsload --link)."
             )
         if not size:
             return b""
@@ -197,7 +199,7 @@ class _FileReader:
 
 
 def _step(reads: Reads[Result], data: Sequence[Buffer] | None) -> tuple[tuple[ByteRange, ...] | None, Any]:
-    """Run one step of a parser; return the ranges that it needs next and None or, at its end, None and its result."""
+    """Run one step of a parser; return the pair (byte ranges to read next, None) or, at the end, (None, result)."""
     try:
         return (next(reads) if data is None else reads.send(data)), None
     except StopIteration as done:
@@ -216,7 +218,7 @@ class FileBackedChunkInfo:
         self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
         self._bucket = bucket
-        # A dimension of length 0 has no chunks, but a grid's chunks must have at least one element in it.
+        # A dimension of length 0 has no chunks, but a grid's chunk must have a length of at least 1 in each dimension.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in self._elements.piece_dims))
 
     async def version(self) -> str:
@@ -276,7 +278,7 @@ class FileBackedChunkInfo:
     async def _places(
         self, coords: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[str, str]]]:
-        """Return the coordinates, (offset, size, mask) and (bucket, key) of those pieces at `coords` that exist."""
+        """Return a triple for the existing pieces at `coords`: coordinates, (offset, size, mask), (bucket, key)."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
@@ -284,7 +286,7 @@ class FileBackedChunkInfo:
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 
     def _start_of_page(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
-        """Return the index in `coords` of the first chunk after `wanted.after`, 0 without a marker."""
+        """Return the index in `coords` of the first chunk after the marker `wanted.after`, or 0 if there is none."""
         if not wanted.after:
             return 0
         if wanted.order is not ChunkOrder.ADDR:
@@ -292,7 +294,9 @@ class FileBackedChunkInfo:
             return int(np.searchsorted(names, row_names(np.array([wanted.after], np.uint64))[0], "right"))
         found = np.flatnonzero((coords == np.array(wanted.after)).all(axis=1))
         if not len(found):
-            raise NotFound(f"There is no chunk {chunk_name(wanted.after)} to continue after (marker).")
+            raise NotFound(
+                f"The marker {chunk_name(wanted.after)} names no chunk; list from the start again."
+            )
         return int(found[0]) + 1
 
     async def _chunks_json(self, coords: NDArray[np.int64]) -> list[Json]:
@@ -313,11 +317,11 @@ UNREADABLE = (
     ErrorKind.UNSUPPORTED,
     ErrorKind.TOO_LARGE,
 )
-"""If a chunk table has one of these errors, its dataset counts as without chunks; a read reports the error."""
+"""If reading a chunk table fails with one of these errors, 0 chunks are counted; a read of the dataset raises it."""
 
 
 async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
-    """Return `linked_bytes` and `num_linked_chunks`: the bytes and the number of the dataset's chunks in files."""
+    """Return the items `linked_bytes` and `num_linked_chunks`: size and number of the dataset's chunks in files."""
     layout = file_backed_layout(record)
     if layout is None:
         return {"linked_bytes": 0, "num_linked_chunks": 0}

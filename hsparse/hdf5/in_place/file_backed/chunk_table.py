@@ -1,6 +1,6 @@
 """Chunk tables: datasets whose elements are the locations in files of the pieces (file chunks) of another dataset.
 
-Also checks, when a file-backed dataset is created, that the principal may read the file, if the file exists.
+This module also checks, when a file-backed dataset is created, that the principal may read the file if it exists.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from hsparse.wire.message import Record
 
 MASK_FIELD = "filter_mask"
 BLOCK_ENTRIES = 1 << 18
-"""Table entries that are read at a time."""
+"""Number of table entries that are read at a time."""
 MAX_TABLE_ENTRIES = 1 << 24
-"""Most entries of a table that is read whole; tables of 100 000 chunks are common."""
+"""Most entries of a table that may be read whole; tables of 100,000 entries are common."""
 MAX_FOUND = 1 << 20
-"""Most existing pieces in a table that is read whole."""
+"""Most existing pieces that `ChunkTable.coords` returns."""
 MAX_ENTRY_BYTES = 4096
-"""Most bytes of an entry, which has two numbers, a mask and a URI."""
+"""Most bytes of a table entry, which consists of two numbers, a mask and a URI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class ChunkTable:
 
     @classmethod
     async def open(cls, owners: Owners, dataset: StoredDataset, read: ReadTable) -> ChunkTable:
-        """Return the table that the layout of `dataset` names; raise `NotFound` if it does not exist."""
+        """Return the table that the layout of `dataset` names; raise `NotFound` if the table does not exist."""
         layout = file_backed_layout(dataset.record) or {}
         return cls(
             StoredDataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read
         )
 
     async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
-        """Return offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and the URIs of their files.
+        """Return a pair: offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and their files' URIs.
 
         A size of 0 means that there is no piece. The URIs are None if the layout names one file for all pieces.
         """
@@ -93,12 +93,12 @@ class ChunkTable:
             found.append(places)
             if sum(map(len, found)) > MAX_FOUND:
                 raise TooLarge(
-                    f"The chunk table {self._table.id} has more than {MAX_FOUND} entries; select less at a time."
+                    f"The chunk table {self._table.id} lists more than {MAX_FOUND} chunks: select fewer at a time."
                 )
         return np.concatenate(found)
 
     async def totals(self) -> tuple[int, int]:
-        """Return the number of existing pieces, and the sum of their sizes in bytes."""
+        """Return a pair: the number of existing pieces and the sum of their sizes in bytes."""
         count = size = 0
         async for _, entries in self._blocks():
             count += int(np.count_nonzero(entries[..., 1]))
@@ -106,7 +106,7 @@ class ChunkTable:
         return count, size
 
     async def _blocks(self) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
-        """Yield the table in blocks of whole rows: the number of the first row, and the entries, (..., 3) int64."""
+        """Yield a pair for each block of whole rows: the number of its first row, and its entries, (..., 3) int64."""
         table = self._table
         if prod(table.extent) > MAX_TABLE_ENTRIES:
             raise TooLarge(
@@ -121,13 +121,15 @@ class ChunkTable:
             yield first, self._numbers(values)
 
     def _numbers(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return offset, size and filter mask of table elements, (..., 3) int64; raise `Conflict` if negative."""
+        """Return offset, size and mask of table elements, (..., 3) int64; raise `Conflict` if a number is negative."""
         found = np.zeros((*values.shape, 3), np.int64)
         for place, name in enumerate((self._fields.offset, self._fields.size, self._fields.mask)):
             if name is not None:
                 found[..., place] = values[name]
         if found.size and int(found.min()) < 0:
-            raise Conflict(f"The chunk table {self._table.id} has a negative offset or size.")
+            raise Conflict(
+                f"The chunk table {self._table.id} has a negative offset, size or mask: correct the table."
+            )
         return found
 
     def _uri_text(self, uri: Any) -> str:
@@ -135,24 +137,30 @@ class ChunkTable:
         try:
             text = uri.decode() if isinstance(uri, bytes) else uri
         except UnicodeDecodeError as error:
-            raise Conflict(f"The chunk table {self._table.id} has a file_uri that is not UTF-8.") from error
+            raise Conflict(
+                f"The chunk table {self._table.id} has a file_uri that is not UTF-8: fix it."
+            ) from error
         if not isinstance(text, str) or not text:
-            raise Conflict(f"The chunk table {self._table.id} has an offset without a file_uri.")
+            raise Conflict(
+                f"The chunk table {self._table.id} has a chunk without a file_uri: write its file_uri."
+            )
         return text
 
 
 def check_table(table: StoredDataset, layout: Record, rank: int) -> TableFields:
     """Return a table's fields; raise `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
     if file_backed_layout(table.record) is not None or table.spec.sparse or table.spec.base:
-        raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own, and no lower bound.")
+        raise BadRequest(
+            f"The chunk table {table.id} must be dense, not file-backed, and without a lower bound."
+        )
     if not table.arrays.is_exact:
         raise BadRequest(
-            f"The chunk table {table.id} has fields of variable length: a file_uri in it must be a string of fixed "
-            "size."
+            f"The chunk table {table.id} has fields of variable length, but all fields must have a fixed size: "
+            "make its file_uri a fixed-size string."
         )
     if len(table.extent) != rank:
         raise BadRequest(
-            f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
+            f"The chunk table {table.id} has {len(table.extent)} dimensions, but needs {rank} like the dataset."
         )
     if table.dtype.itemsize > MAX_ENTRY_BYTES:
         raise BadRequest(
@@ -169,14 +177,14 @@ def _fields(table: StoredDataset, layout: Record) -> TableFields:
     numbers = {name for name in names if dtype[name].kind in "iu" and dtype[name].shape == ()}
     if len(names) < 2 or not numbers >= set(names[:2]):
         raise BadRequest(
-            f"An element of the chunk table {table.id} must be a compound of an offset and a size."
+            f"An element of the chunk table {table.id} must be a compound that begins with integers offset and size."
         )
     uri = None
     if "file_uri" not in layout:
         uri = next((name for name in names[2:] if dtype[name].kind == "S"), None)
         if uri is None:
             raise BadRequest(
-                f"Neither the layout nor the chunk table {table.id} names a file; give file_uri."
+                f"Neither the layout nor the chunk table {table.id} names a file: add file_uri to the layout."
             )
     return TableFields(names[0], names[1], MASK_FIELD if MASK_FIELD in numbers else None, uri)
 
@@ -184,15 +192,15 @@ def _fields(table: StoredDataset, layout: Record) -> TableFields:
 async def check_backing_file(request: Request, record: Record) -> None:
     """Check the backing file of a new dataset, and add the file's etag and head (CRC-32 of its beginning) to `record`.
 
-    Everybody who may read the domain can then read the file's data, so the principal must have the right to read the
-    file's folder. A file that does not exist yet, or is in a bucket that is not served, is marked `unseen` instead:
-    each reader then needs the right to read it.
+    All readers of the domain can then read the file's data, so the principal must have the right to read the file's
+    folder. A file that does not exist yet, or is in a bucket that is not served, is marked `unseen` instead: each
+    reader of the dataset then needs the right to read the file.
     """
     layout = file_backed_layout(record)
     if layout is None:
         return
     if record["creationProperties"].get("initializer"):
-        raise BadRequest("Elements missing in the file read as the fill value: leave out the initializer.")
+        raise BadRequest("A file-backed dataset cannot have an initializer: omit it, or set a fill value.")
     owners = request.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
         id = layout["chunk_table"] = request.domain.member(layout["chunk_table"], "datasets")

@@ -4,8 +4,8 @@ A piece is a chunk of the file, or a byte range of contiguous data. Pieces that 
 by the same data node, their owner, which can read them by one request to the store.
 
 All reads of backing files go through `read_backing_files`, which checks access. The creator of a file-backed dataset
-grants all readers of the dataset access to the file in its state at creation. If the file has changed since, or did not
-exist then, a reader needs the right to read the file itself.
+grants all readers of the dataset access to the file in its state at creation. If the file has changed since its
+creation, or did not exist then, a reader needs the right to read the file itself.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def read_backing_files(
 ) -> T:
     """Return `read(files)`, after checking that the dataset's reader may read the files in their current states.
 
-    Without the right to a file, raises `Forbidden` if the file was unseen when the dataset was created, and `Conflict`
-    if it has changed since. Files that a chunk table names have been checked when the table was read.
+    If the reader has no right to a file, raises `Forbidden` if the file was unseen when the dataset was created, and
+    `Conflict` if it has changed since. Files that a chunk table names were checked when the table was read.
     """
     unseen = [file.uri for file in files if file.unseen]
     if unseen:
@@ -66,7 +66,9 @@ async def read_backing_files(
 async def require_file_rights(dataset: StoredDataset, *uris: str) -> None:
     """Raise `Forbidden` unless the dataset's reader may read the files, `BadRequest` if the reader is unknown."""
     if dataset.rights is None:
-        raise BadRequest(f"{dataset.id} can be read by requests for its values only.")
+        raise BadRequest(
+            f"The file-backed dataset {dataset.id} cannot be read here: request its values instead."
+        )
     await dataset.rights.require(*uris)
 
 
@@ -79,7 +81,7 @@ async def _may_read(dataset: StoredDataset, uris: list[str]) -> bool:
 
 
 MAX_PIECES = 1 << 20
-"""Most pieces of one read, because the location of each is kept in memory."""
+"""Most pieces of one read, because the location of each piece is held in memory."""
 MAX_FILES = 10_000
 REDUCED_BYTES = 32 * 1024 * 1024
 """Most bytes of elements that a reduction holds in memory at a time."""
@@ -100,7 +102,7 @@ class FileBackedElements:
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = 0
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, None if the file has no piece of it."""
+        """Return the values of each planned chunk, or None for a chunk without pieces in the file."""
         return [*await self._read(planned, lambda _, values: pick_fields(values, fields))]
 
     async def read_defined(
@@ -121,7 +123,7 @@ class FileBackedElements:
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of a reduction, which this node computes in parts on values that the owners read."""
+        """Return the partial result of a reduction: this node reduces the values that the owners read, run by run."""
         dtype = self._dataset.dtype
         room = max(1, REDUCED_BYTES // dtype.itemsize)
         state = Partials.empty(
@@ -146,7 +148,7 @@ class FileBackedElements:
     async def _read(
         self, planned: Sequence[PlannedChunk], look: Callable[[PlannedChunk, NDArray[Any]], T]
     ) -> list[T | None]:
-        """Return `look(chunk, values)` for each planned chunk, None for a chunk without pieces in the file."""
+        """Return `look(chunk, values)` for each planned chunk, or None for a chunk without pieces in the file."""
         count = len(planned)
         result: list[T | None] = [None] * count
         if not count:
@@ -189,7 +191,9 @@ class FileBackedElements:
         counts = self._dataset.grid.counts
         if self._layout["class"] == CONTIGUOUS_REF:
             if prod(counts) > MAX_PIECES:
-                raise TooLarge(f"The selection meets more than {MAX_PIECES} chunks; select less at a time.")
+                raise TooLarge(
+                    f"The dataset {self._dataset.id} has more than {MAX_PIECES} chunks: select by ranges."
+                )
             return _grid_coords(counts).astype(np.uint64)
         found = await self.pieces()
         return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
@@ -202,9 +206,9 @@ class FileBackedElements:
         return self._dataset.extent if self._layout["class"] == CONTIGUOUS_REF else self._piece
 
     async def pieces(self) -> NDArray[np.int64]:
-        """Return the coordinates of the existing pieces inside the extent, (n, rank) int64, in any order.
+        """Return the scaled coordinates (in units of pieces) of the existing pieces, (n, rank) int64, in any order.
 
-        Coordinates count pieces. Contiguous data is one piece.
+        Pieces outside of the extent are omitted. Contiguous data is one piece.
         """
         if self._layout["class"] == CONTIGUOUS_REF:
             there = self._layout["size"] > 0 and prod(self._dataset.extent) > 0
@@ -216,7 +220,7 @@ class FileBackedElements:
         return found[(found < np.array(self._pieces_grid().counts)).all(axis=1)]
 
     async def places(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
-        """Return offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and the URIs of their files.
+        """Return a pair: offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and their files' URIs.
 
         A size of 0 means that there is no piece. The URIs are None if the layout names one file for all pieces.
         Raises `Forbidden` without the right to read a file that a chunk table names.
@@ -234,13 +238,13 @@ class FileBackedElements:
     # --- places of pieces -------------------------------------------------------------------------
 
     async def _locate(self, scaled: NDArray[np.int64]) -> tuple[ChunkPieces, tuple[BackingFile, ...]]:
-        """Return the existing pieces of the chunks at `scaled`, (k, rank) int64, and the files with the pieces."""
+        """Return a pair: the existing pieces of the chunks at `scaled`, (k, rank) int64, and the files with them."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (backing_file(self._dataset),)
         factors = self._factors()
         if len(scaled) * prod(factors.tolist()) > MAX_PIECES:
             raise TooLarge(
-                f"The selection meets more than {MAX_PIECES} chunks of the file; select less at a time."
+                f"The selection needs more than {MAX_PIECES} chunks of the file; select fewer elements at a time."
             )
         places = _grid_coords(factors.tolist())
         coords = (scaled[:, None, :] * factors + places).reshape(-1, scaled.shape[1])
@@ -267,7 +271,7 @@ class FileBackedElements:
         return pieces, files
 
     def _touched(self, planned: Sequence[PlannedChunk], pieces: ChunkPieces) -> ChunkPieces:
-        """Return only pieces that the selections intersect: for other pieces the right to the file is not required."""
+        """Return the pieces that the selections intersect, so that no right is required for a file that is not read."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return pieces
         grid, touched = Grid(self._dataset.spec.dims, self._piece), np.zeros(len(pieces.chunk), np.bool_)
@@ -278,19 +282,21 @@ class FileBackedElements:
         return pieces.rows(np.flatnonzero(touched))
 
     async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
-        """Return the number of each URI's file, (n,) uint32, and the distinct files; raise `Forbidden` or `TooLarge`.
+        """Return a pair: the index of each URI's file, (n,) uint32, and the distinct files that the indices refer to.
 
-        The rights must be checked for each read, because the writers of a chunk table choose the files.
+        Checks rights (`Forbidden`) on each read, because a chunk table's writers choose the files. Raises `TooLarge`.
         """
         files = list(dict.fromkeys(uris))
         if len(files) > MAX_FILES:
-            raise TooLarge(f"The selection meets more than {MAX_FILES} files; select less at a time.")
+            raise TooLarge(
+                f"The selection needs data of more than {MAX_FILES} files; select fewer elements at a time."
+            )
         await require_file_rights(self._dataset, *files)
         number = {uri: place for place, uri in enumerate(files)}
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
     def _slabs(self, scaled: NDArray[np.int64]) -> ChunkPieces:
-        """Return one piece, a byte range, per chunk of a contiguous dataset; none if it was never allocated."""
+        """Return one piece (a byte range) per chunk of a contiguous dataset, or no pieces if it was never allocated."""
         extent = np.array(self._dataset.extent, np.int64)
         origins = scaled * np.array(self._dataset.spec.dims, np.int64)
         strides = np.append(np.cumprod(extent[:0:-1])[::-1], 1)
@@ -299,7 +305,9 @@ class FileBackedElements:
         sizes = np.minimum(extent - origins, self._dataset.spec.dims).prod(axis=1) * itemsize
         total = self._layout["size"]
         if total and len(starts) and int((starts + sizes).max()) > total:
-            raise Conflict(f"{self._dataset.id} needs more than the {total} bytes that its layout states.")
+            raise Conflict(
+                f"The dataset {self._dataset.id} is larger than the {total} bytes that its layout states."
+            )
         count = len(scaled) if total else 0
         return ChunkPieces(
             np.arange(count, dtype=np.uint32),
@@ -311,7 +319,7 @@ class FileBackedElements:
         )
 
     def _listed(self, coords: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return offset, size (0: no piece) and filter mask, (n, 3) int64, of pieces, from the list in the record."""
+        """Return offset, size (0 if there is no piece) and filter mask of pieces in the record's list, (n, 3) int64."""
         chunks = self._layout["chunks"]
         found = np.zeros((len(coords), 3), np.int64)
         if len(coords) <= len(chunks):
@@ -349,12 +357,12 @@ class FileBackedElements:
 
 
 def backing_file(dataset: StoredDataset) -> BackingFile:
-    """Return the backing file that a dataset's layout names, with its etag and head at creation if known."""
+    """Return the backing file that a dataset's layout names, with the file's etag and head at creation if known."""
     layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}
     uri = layout.get("file_uri")
     if not isinstance(uri, str):
-        raise BadRequest(f"{dataset.id} is linked to no file: its layout has no file_uri.")
+        raise BadRequest(f"The layout of the dataset {dataset.id} names no file: create it with a file_uri.")
     return BackingFile(uri, known.get("etag", ""), known.get("head", 0), known.get("unseen", False))
 
 
