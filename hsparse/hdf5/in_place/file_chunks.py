@@ -364,13 +364,11 @@ class MatrixChunks:
             return SparseChunk(dims, offsets, values.astype(dtype, copy=not values.flags.owndata))
         chunk = SparseChunk.empty(dims, dtype).merge(offsets, values)
         if twice := len(offsets) - len(chunk.offsets):
-            raise Corrupt(
-                f"The matrix stores {twice} of {len(offsets)} elements twice; each must be stored once."
-            )
+            raise Corrupt(f"{twice} of {len(offsets)} elements have the coordinates of another element.")
         return chunk
 
     def _offsets(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
-        """Return the row-major offsets of the elements `begin:end` in the chunk that begins at row or column `first`."""
+        """Return the row-major offsets, in the chunk that begins at line `first`, of the elements `begin:end`."""
         across = self._indices.read(begin, end)
         # As an unsigned number a negative index is large, so that one comparison finds both errors.
         across = across.view(across.dtype.str.replace("i", "u"))

@@ -294,9 +294,7 @@ class DirectoryFiles:
         except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
             raise self._failed(path, error) from error
         if not place.is_relative_to(self._root):
-            raise Forbidden(
-                f"{path} leads out of the served directory through a link: serve the target's directory."
-            )
+            raise Forbidden(f"{path} is a link that leads out of the served directory: serve its target.")
         return place
 
     def _etag_of(self, location: str) -> str:
@@ -317,9 +315,7 @@ class DirectoryFiles:
 
 
 def unreadable(path: str) -> Forbidden:
-    return Forbidden(
-        f"The server may not read {path or 'the place'}: give the server's user read access (chmod)."
-    )
+    return Forbidden(f"The server may not read {path or 'the place'}: let its user read it (chmod).")
 
 
 class _WatchedSource(LocalSource):

@@ -97,9 +97,7 @@ class HttpFiles:
     def _check(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
-            raise Misconfigured(
-                "the URL must have a host and no query or fragment, such as https://host/folder/."
-            )
+            raise Misconfigured("the URL must be like https://host/folder/, without query or fragment.")
         for path, state in self._thread.wait(self._content("", looks=False)).files.items():
             self._thread.wait(self._read(path, state, ByteRange(0, min(1, state.size))))
             break
@@ -175,9 +173,7 @@ class HttpFiles:
             async for part in reply.content.iter_any():
                 data += part
                 if len(data) > MOST_PAGE:
-                    raise StoreFailed(
-                        f"The page that lists {folder or 'the place'} has more than {MOST_PAGE} bytes."
-                    )
+                    raise StoreFailed(f"The page of {folder or 'the place'} exceeds {MOST_PAGE} bytes.")
             links = _Links(str(reply.url))
             links.feed(data.decode(errors="replace"))
             return links
@@ -283,7 +279,7 @@ class HttpFiles:
         raise AssertionError("the attempts have no end")
 
     async def _check_place(self) -> None:
-        """Raise `_Unavailable` unless the page of the place answers: otherwise a 404 does not prove that a path is absent."""
+        """Raise `_Unavailable` unless the page of the place answers: otherwise a 404 does not prove absence."""
         try:
             await self._answers("GET", "")
         except (NotFound, Forbidden) as error:

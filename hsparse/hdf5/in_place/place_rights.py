@@ -54,9 +54,7 @@ class PlaceRights:
         if {one: x for one, x in record.items() if one not in KEPT} != {
             one: x for one, x in _new().items() if one not in KEPT
         }:
-            raise Forbidden(
-                f"/{name} serves files read-only (--files): change its access rights (ACLs) only."
-            )
+            raise Forbidden(f"/{name} serves files read-only (--files): only its rights can be changed.")
         if etag == NEW:
             return await self._store.put_if_absent(key, data)
         return await self._store.put_if_match(key, data, etag)

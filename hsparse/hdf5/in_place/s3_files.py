@@ -68,9 +68,7 @@ class S3Files:
         except Misconfigured as error:
             raise Misconfigured(f"--files {url}: {error.message}") from error
         if self._prefix and not pages:
-            raise Misconfigured(
-                f"--files {url}: the bucket has no keys below this prefix; correct the prefix."
-            )
+            raise Misconfigured(f"--files {url}: no keys have this prefix; correct the prefix.")
 
     def content(self, path: str) -> FolderContent:
         prefix = self._below(path)

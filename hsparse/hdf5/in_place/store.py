@@ -264,9 +264,7 @@ class ServedFiles(DelegatingStore):
             etag = f"{root} {file.etag}"
             if not await loop.run_in_executor(readers, file.is_changed):
                 return _stored(file, key, data, etag)
-        raise Conflict(
-            f"Files that /{'/'.join(self._places[root][:2])} names kept changing: read it again later."
-        )
+        raise Conflict(f"Files that /{'/'.join(self._places[root][:2])} names keep changing: try again.")
 
     async def _current(self, root: str, key: str | None = None) -> ServedFile:
         """Return the opened file of a root id; reopen it if files that the object at `key` depends on have changed.

@@ -97,9 +97,7 @@ class JobPlaces:
         """Raise `Forbidden` for a key of the server's records in a served bucket."""
         bucket, *components = url.removeprefix(S3).split("/")
         if url.startswith(S3) and bucket in self.served and any(one.startswith(".") for one in components):
-            raise Forbidden(
-                f"{url} cannot be a job's file: names with a dot in front are the server's objects here."
-            )
+            raise Forbidden(f"{url} cannot be a job's file: the server keeps its own objects there.")
 
 
 def check_file_url(url: str) -> None:
@@ -237,7 +235,7 @@ class JobQueue:
             run.cancel()
 
     async def close(self) -> None:
-        """Accept no more jobs, stop all jobs, and wait until they end: they may undo their changes through this node."""
+        """Accept no more jobs, stop all jobs, and wait for their end: they may undo changes through this node."""
         self._closing = True
         for run in self._runs.values():
             run.give_up()

@@ -173,9 +173,7 @@ class JobProcess:
             try:
                 line = await process.stdout.readline()
             except ValueError as error:
-                raise HsparseError(
-                    f"The job's process wrote a line of more than {LONGEST_LINE} bytes."
-                ) from error
+                raise HsparseError("The job's process wrote a line of more than 1 MiB.") from error
             if not line:
                 return
             self.progress.parse_line(line)

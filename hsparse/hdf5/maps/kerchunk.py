@@ -310,14 +310,10 @@ def _check_referable(dataset: StoredDataset, *, transcoded: bool) -> None:
             "file (addresses=file)."
         )
     if not dataset.arrays.is_exact:
-        raise Unsupported(
-            f"{dataset.id} has elements of variable length, which zarr cannot refer to: read values."
-        )
+        raise Unsupported(f"{dataset.id} has elements of variable length, which zarr cannot refer to.")
     if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
         raise Unsupported(
             f"{dataset.id} has references, gaps or space-padded text, whose bytes differ in a file: read values."
         )
     if dataset.spec.arange:
-        raise Unsupported(
-            f"{dataset.id} has an initializer, so unwritten elements have no fill value: read values."
-        )
+        raise Unsupported(f"{dataset.id} has an initializer, not a common fill value: read values.")

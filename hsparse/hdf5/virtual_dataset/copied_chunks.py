@@ -1,4 +1,4 @@
-"""Export virtual datasets by value: present a virtual dataset as a chunked dataset whose chunks are made on request.
+"""Export virtual datasets by value: present one as a chunked dataset whose chunks are computed on request.
 
 Each request for a chunk reads it from the sources and encodes it, so that memory holds at most `AT_ONCE` chunks. The
 etag is a hash of the encoded chunk: an export fails if the elements have changed since it was planned.
@@ -45,13 +45,13 @@ MAX_CHUNK_ELEMENTS = 1 << 20
 MAX_VLEN = 64 * 1024 * 1024
 """Most bytes of a chunk's vlen elements."""
 MAX_COPIED = 1 << 28
-"""Most elements of a dataset: all of them are read to plan a file, and again to produce its bytes."""
+"""Most elements of a copied dataset, all of which are read to plan a file and again to produce the file's bytes."""
 AT_ONCE = 2
 REMEDY = "export its sources, concatenate with --copy, or keep a dense dataset virtual (virtual=kept)"
 
 
 class AsksOwners(Protocol):
-    """An object that sends messages to the data node that owns a name, like `Owners`."""
+    """An object that, like `Owners`, sends a message to the data node that owns a name."""
 
     async def ask_owner(self, name: str, message: Message[T]) -> T: ...
 
@@ -83,7 +83,7 @@ class CopiedChunks:
         return prod(spec.dims) * each
 
     async def rows(self, take: Callable[[int], None]) -> ChunkRows:
-        """Return the coordinates, sizes and etags of all chunks with elements; `take(number of chunks)` may raise."""
+        """Return coordinates, sizes and etags of all chunks with elements; `take` gets their number, and may raise."""
         dataset, extent = self._dataset, self._dataset.extent
         count = prod(extent)
         if dataset.spec.sparse:
@@ -100,7 +100,7 @@ class CopiedChunks:
         return ChunkRows.joined(there, len(extent))
 
     async def read(self, scaled: tuple[int, ...]) -> DirectChunk | None:
-        """Return a chunk in the form of a data node's answer to `ReadDirect`, None for a chunk without elements."""
+        """Return a chunk as a data node would answer `ReadDirect`, or None if the chunk has no elements."""
         dims, extent = self._spec.dims, self._dataset.extent
         start = [at * dim for at, dim in zip(scaled, dims, strict=True)]
         stop = [min(at + dim, end) for at, dim, end in zip(start, dims, extent, strict=True)]
@@ -149,7 +149,7 @@ class CopiedChunks:
 
 
 class CopyingOwners:
-    """An `AsksOwners` that answers `ReadDirect` for virtual datasets (by id) itself, and forwards other messages."""
+    """An `AsksOwners` that answers `ReadDirect` for the datasets in `virtual` itself, and forwards other messages."""
 
     def __init__(self, owners: Owners, virtual: Mapping[str, Record], rights: NestedRights | None) -> None:
         self._owners = owners
@@ -170,7 +170,7 @@ class CopyingOwners:
 
 
 async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | None) -> CopiedChunks:
-    """Return the chunks of a virtual dataset with the extent that it has now, which may follow that of its sources."""
+    """Return the chunks of a virtual dataset at its current extent, which may follow the extents of its sources."""
     current = record if rights is None else await current_record(owners, record, rights)
     return CopiedChunks(owners, current, rights)
 
@@ -178,7 +178,7 @@ async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | N
 async def require_sources(owners: Owners, virtual: Iterable[Record], rights: FileRights | None) -> None:
     """Raise `Forbidden` if the reader may not read a source of the virtual datasets, including nested sources.
 
-    Call it before a cached plan or chunk is used, because it may have been made for a reader with more rights.
+    Call this before a cached plan or chunk is used, because the plan may have been made for a reader with more rights.
     """
     for record in virtual:
         sources = Sources(owners, record, rights)

@@ -41,14 +41,14 @@ class Cut:
 
 
 def cut(selection: Selection, virtual: Ordered, source: Ordered, extent: tuple[int, ...]) -> Cut | None:
-    """Return the part of `selection` that a mapping covers, None without any; `extent` is the source dataset's."""
+    """Return the part of `selection` that a mapping covers, or None; `extent` is the source dataset's extent."""
     if isinstance(selection, Orthogonal) and isinstance(virtual, Product) and is_product(virtual, source):
         assert isinstance(source, Product)
         return _cut_product(selection, virtual, source, extent)
     if selection.size > MAX_LISTED:
         raise TooLarge(
-            f"An irregular mapping is read by at most {MAX_LISTED} elements at a time, not {selection.size}: select "
-            "less, or give the layout smaller dims."
+            f"At most {MAX_LISTED} elements of an irregular mapping can be read at a time, not {selection.size}: "
+            "select less, or give the layout smaller dims."
         )
     coords = coords_at(selection, np.arange(selection.size, dtype=np.uint64))
     numbers = numbers_of(virtual, coords)
@@ -83,7 +83,7 @@ def _cut_product(
 
 
 def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.intp], Place, int] | None:
-    """Intersect two axes; return the common indices' positions in `mapped`, their places in `axis`, and their number.
+    """Intersect two axes; return a triple: the common indices' positions in `mapped` and in `axis`, and their number.
 
     Consecutive positions are returned as (first, last + 1). Returns None if the axes have no common index.
     """
@@ -125,7 +125,7 @@ def _listed(place: Place, length: int) -> NDArray[np.intp]:
 
 
 def numbers_of(selection: Ordered, coords: NDArray[np.uint64]) -> Indices:
-    """Return the position of each of `coords` (n, rank) in the order of a selection, (n,), -1 if it is not selected."""
+    """Return the position of each of `coords` (n, rank) in a selection's order, (n,), or -1 if it is not selected."""
     if isinstance(selection, Listed):
         return _listed_numbers(selection, coords)
     numbers = np.zeros(len(coords), np.int64)
@@ -156,7 +156,7 @@ def _listed_numbers(selection: Listed, coords: NDArray[np.uint64]) -> Indices:
 
 
 def virtual_coords(virtual: Ordered, source: Ordered, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Convert coordinates in the source (n, rank), which must all be mapped, to the virtual dataset's, also uint64."""
+    """Return the coordinates (n, rank) in the virtual dataset of source coordinates, which must all be mapped."""
     return _stacked(virtual.coords(numbers_of(source, coords)), len(virtual.bounds[0]))
 
 

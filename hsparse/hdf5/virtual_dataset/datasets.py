@@ -33,7 +33,7 @@ class VirtualDatasets:
 
     def chunks(self, owners: Owners, dataset: StoredDataset, bucket: str, read_table: ReadTable) -> Any:
         """Raise `Unsupported` for chunk queries, as libhdf5 does: only the sources have chunks."""
-        raise Unsupported(f"{dataset.id} is virtual: it has no chunks, ask for those of its sources.")
+        raise Unsupported(f"{dataset.id} is virtual and has no chunks: request its sources' chunks.")
 
     async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record:
         """Return an empty dict: stored bytes are counted for the source datasets."""
@@ -43,7 +43,7 @@ class VirtualDatasets:
         """Normalize the layout of a new dataset in `record`, raising `BadRequest`. The sources need not exist."""
         properties, shape = record["creationProperties"], record["shape"]
         if properties.get("initializer"):
-            raise BadRequest("Elements without a source read as the fill value: leave out the initializer.")
+            raise BadRequest("A virtual dataset cannot have an initializer: omit it, or set a fill value.")
         asked, rank = properties["layout"], len(dims_of(shape) or ())
         mappings = asked.get("mappings")
         work = MAPPING_WORK * len(mappings) if isinstance(mappings, list) else 0
@@ -60,7 +60,7 @@ class VirtualDatasets:
 
 
 async def _first_grid(request: Request, record: Record, layout: Record) -> list[int]:
-    """Return the chunk dimensions of the first source, so that reads meet its whole chunks; else the own ones."""
+    """Return the first source's chunk dimensions, so that reads cover its whole chunks, or else the record's own."""
     own: list[int] = record["layout"]["dims"]
     names = [(block_name(one["file"], 0), block_name(one["dataset"], 0)) for one in layout["mappings"][:1]]
     try:

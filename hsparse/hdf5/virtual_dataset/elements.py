@@ -72,7 +72,7 @@ class VirtualElements:
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, None without a source, or the number of bytes if above `limit`."""
+        """Return each planned chunk's values, None if no source covers it, or their byte count if above `limit`."""
         return await self._read(planned, fields, limit, lambda values: values)
 
     async def _read(
@@ -82,7 +82,7 @@ class VirtualElements:
         limit: int,
         make: Callable[[Any], Any],
     ) -> list[Any]:
-        """Return `make(values)` for the values of each planned chunk, None where no source covers the chunk."""
+        """Return `make(values)` for each planned chunk's values, or None if no source covers the chunk."""
         layout, is_sparse = await self._pieces.mapped(), self._dataset.spec.sparse
         found: Sequence[Any] | None = None
         place: Callable[..., Values | int] = self._placed
@@ -148,11 +148,11 @@ class VirtualElements:
         return values if isinstance(values, VlenArray) else pick_fields(values, fields)
 
     def _converted(self, wanted: OfSource, values: Values, fields: tuple[str, ...]) -> Values:
-        """Return elements of a source in the type of this dataset, restricted to `fields`; raise `Conflict`."""
+        """Convert a source's elements to this dataset's type and pick `fields`; raise `Conflict` if impossible."""
         source = wanted.source.dataset
         if isinstance(values, VlenArray) or self._dataset.spec.is_vlen:
             raise self._pieces.sources.unfit(
-                wanted.name, "its elements have another type, of variable length."
+                wanted.name, "its type differs from the virtual dataset's, and vlen types are not converted."
             )
         shape = values.shape
         element, own = source.arrays.element, self._dataset.arrays.element
@@ -170,7 +170,7 @@ class VirtualElements:
     def _placed(
         self, chunk: PlannedChunk, parts: Sequence[PlacedPiece], fields: tuple[str, ...]
     ) -> Values | int:
-        """Assemble a planned chunk from pieces in any order; if a piece is a byte count, return the total of bytes."""
+        """Assemble a planned chunk from its pieces or, if a piece is a byte count, return the total byte count."""
         if any(isinstance(values, int) for *_, values in parts):
             nbytes = self._dataset.arrays.nbytes
             return sum(values if isinstance(values, int) else nbytes(values) for *_, values in parts)
@@ -220,9 +220,9 @@ class VirtualElements:
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk, None without any; see `ReadDefined`.
+        """Return the defined elements of each planned chunk, or None if it has none; see `ReadDefined`.
 
-        If they have more than `limit` bytes, returns their number of bytes. With `places_only`, returns no values.
+        If the elements have more than `limit` bytes, returns the byte count. With `places_only`, returns no values.
         """
         layout = await self._pieces.mapped()
         wanted = await self._pieces.of(layout, planned, once=True)
@@ -249,7 +249,7 @@ class VirtualElements:
     async def _defined_source(
         self, layout: Mapped, wanted: OfSource, places_only: bool, limit: int
     ) -> list[tuple[Piece, _Found | int]]:
-        """Return the defined elements of each piece of one source, or their number of bytes if beyond `limit`."""
+        """Return the defined elements of each piece of one source, or their byte count if it exceeds `limit`."""
         source, arrays = wanted.source.dataset, wanted.source.dataset.arrays
         is_same = places_only or self._has_type_of(source)
 
@@ -277,7 +277,7 @@ class VirtualElements:
     ) -> DefinedElements | int | None:
         """Merge the elements of one chunk in row-major order; where mappings overlap, the last one counts.
 
-        Returns the number of bytes if a part is a number of bytes, None without elements.
+        Returns the total byte count if a part is a byte count, or None if there are no elements.
         """
         if any(isinstance(found, int) for _, found in parts):
             nbytes = self._dataset.arrays.nbytes
@@ -304,7 +304,7 @@ class VirtualElements:
     def _not_covered(
         self, layout: Mapped, later: Sequence[int], coords: NDArray[np.uint64]
     ) -> NDArray[np.intp] | None:
-        """Return the numbers of the elements that no later mapping with an existing source covers, None for all."""
+        """Return the indices of elements that no later mapping with an existing source covers, or None for all."""
         if not len(coords):
             return None
         low, high = coords.min(axis=0).astype(np.int64), coords.max(axis=0).astype(np.int64) + 1
@@ -319,14 +319,16 @@ class VirtualElements:
         """Raise `Conflict` for a dense source, and for a mapping that selects an element of its source twice."""
         for one in wanted:
             if not one.source.dataset.spec.sparse:
-                raise self._pieces.sources.unfit(one.name, "it is dense, but the virtual dataset is sparse.")
+                raise self._pieces.sources.unfit(
+                    one.name, "it is dense; sparse datasets need sparse sources."
+                )
             if any(repeats(piece.source) for piece in one.pieces):
                 raise self._pieces.sources.unfit(
                     one.name, "a mapping selects an element of it twice: use two mappings."
                 )
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Return the number of defined elements in a selection; the sources count them unless mappings overlap."""
+        """Return the number of defined elements in a selection; sources count the elements unless mappings overlap."""
         layout, whole = await self._pieces.mapped(), ascending(selection)
         extent = self._dataset.extent
         everything = PlannedChunk((0,) * len(extent), whole, (), False)
@@ -349,7 +351,7 @@ class VirtualElements:
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of a reduction. The sources' owners compute them if possible; else this node does."""
+        """Return partial results of a reduction, computed by the sources' owners if possible, else by this node."""
         pushed = await self._reduced_there(planned, reduction, codes)
         if pushed is not None:
             return pushed
@@ -369,7 +371,7 @@ class VirtualElements:
     async def _reduced_there(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials] | None:
-        """Return partial results computed by the sources' owners, None if that is impossible (see `_is_reducible`)."""
+        """Return partial results that the sources' owners compute, or None if they cannot (see `_is_reducible`)."""
         layout = await self._pieces.mapped()
         wanted = await self._pieces.of(layout, planned)
         if self._dataset.spec.sparse:
@@ -394,7 +396,7 @@ class VirtualElements:
         return [part for some in await gather_each(reduce, wanted, AT_ONCE) for part in some]
 
     def _is_reducible(self, wanted: OfSource) -> bool:
-        """Return whether a source can reduce for this dataset: its elements, dimensions and dense fill value are equal.
+        """Return whether a source can reduce for this dataset: type, dimensions and dense fill value are equal.
 
         The fill value matters because a dense chunk that was never written consists of fill values.
         """
@@ -413,7 +415,7 @@ class VirtualElements:
     async def _reduced(
         self, part: PlannedChunk, reduction: Reduction, codes: Codes | None
     ) -> Partials | None:
-        """Return the partial results of one part, None if it has no elements."""
+        """Return the partial results of one part of a planned chunk, or None if the part has no elements."""
         selection = part.selection
         if not self._dataset.spec.sparse:
 

@@ -1,6 +1,6 @@
 """Parse the mappings of a virtual dataset for reads, and find the mappings that may intersect a box.
 
-Unlimited mappings are resolved to the extents that their sources have now, see `resolve_mappings`. Results are cached,
+Unlimited mappings are resolved to the current extents of their sources, see `resolve_mappings`. Results are cached,
 because a layout never changes.
 """
 
@@ -82,7 +82,7 @@ class Mapped:
         return self._sources[number]
 
     def name(self, number: int) -> Name:
-        """Return the file and the dataset that a mapping names as its source."""
+        """Return a pair: the name of the file and the path of the dataset that are a mapping's source."""
         one = self.source(number)
         return one.file, one.dataset
 
@@ -103,7 +103,7 @@ class Mapped:
         return np.flatnonzero(near.all(axis=1))
 
     def near_each(self, boxes: Sequence[tuple[Dims, Dims] | None]) -> list[list[int]]:
-        """Return the result of `near` for each (low, high) box; a box that is None meets no mapping."""
+        """Return the result of `near` for each box (low, high), or an empty list for a box that is None."""
         there = [box for box in boxes if box is not None]
         if not there:
             return [[] for _ in boxes]
@@ -136,16 +136,16 @@ def _json(one: Record | MappedSource) -> Record:
 _KNOWN: BoundedCache[tuple[Any, ...], Mapped] = BoundedCache(KNOWN_BYTES, KNOWN_BYTES)
 _PARSED = KeyedLock()
 _BLOCKS: BoundedCache[tuple[Any, ...], int] = BoundedCache.of_entries(MOST_KNOWN)
-"""Number of sources that a name pattern (%b) had when last counted; there may be more by now."""
+"""Maps name patterns (%b) to the number of sources at the last count; there may be more sources by now."""
 
 
 def grows(mappings: Sequence[Record]) -> bool:
-    """Return whether the extent follows the extents of sources, because a mapping is unlimited."""
+    """Return whether a mapping is unlimited, so that the dataset's extent follows the extents of its sources."""
     return any(map(has_no_end, mappings))
 
 
 async def mapped(record: Record, dims_of_source: SourceDims) -> Mapped:
-    """Return the mappings of a virtual dataset, with unlimited ones resolved to the current extents of the sources."""
+    """Return a virtual dataset's mappings; unlimited mappings are resolved to the current extents of the sources."""
     layout = record["creationProperties"]["layout"]
     dims, own = dims_of(record["shape"]) or (), (record["id"], record.get("created"))
     if not record[VIRTUAL_DATA]["grows"]:
@@ -173,7 +173,7 @@ async def mapped(record: Record, dims_of_source: SourceDims) -> Mapped:
 
 
 async def _count_blocks(key: tuple[Any, ...], file: str, dataset: str, dims_of: SourceDims) -> int:
-    """Return the number of existing sources that a name pattern yields, up to the first missing one."""
+    """Return the number of sources that a name pattern yields before the first missing source."""
 
     async def is_there(block: int) -> bool:
         return await dims_of((block_name(file, block), block_name(dataset, block))) is not None

@@ -27,7 +27,7 @@ KEYS = frozenset({"class", "mappings", "missing", "flags", "dims"})
 
 
 def checked_layout(layout: Json, rank: int) -> Json:
-    """Return the normal form of the layout of a new dataset with `rank` dimensions; raise `BadRequest`."""
+    """Return the normal form of the layout of a new dataset with `rank` dimensions; raise `BadRequest` if invalid."""
     if unknown := set(layout) - KEYS:
         raise BadRequest(f"A virtual layout has no {min(unknown)[:40]!r}; it has: {', '.join(sorted(KEYS))}.")
     mappings = layout.get("mappings")
@@ -41,7 +41,7 @@ def checked_layout(layout: Json, rank: int) -> Json:
 
 
 def _checked(one: Any, number: int, rank: int) -> VirtualMapping:
-    """Parse mapping `number` of a new dataset's layout; raise `BadRequest`."""
+    """Parse mapping `number` of a new dataset's layout; raise `BadRequest` if the mapping is invalid."""
     if not isinstance(one, dict) or not set(one) <= {"file", "dataset", "source", "virtual"}:
         raise BadRequest(f"Mapping {number} must have file, dataset, source and virtual, and nothing else.")
     file, path = one.get("file", THIS_FILE), one.get("dataset")
@@ -59,7 +59,7 @@ def _checked(one: Any, number: int, rank: int) -> VirtualMapping:
 
 
 def _rank(selection: Serialized) -> int | None:
-    """Return the number of dimensions of a selection, None for one that fits any extent (all or none)."""
+    """Return the number of dimensions of a selection, or None for `all` and `none`, which fit any extent."""
     match selection:
         case Regular(spans):
             return len(spans)
@@ -71,14 +71,14 @@ def _rank(selection: Serialized) -> int | None:
 
 
 def _check_ends(one: VirtualMapping, number: int) -> None:
-    """Raise `BadRequest` if only one selection of a mapping is unlimited; with %b, only the virtual one must be."""
+    """Raise `BadRequest` unless both or no selections of a mapping are unlimited or, with %b, only the virtual one."""
     virtual, source = unlimited_dim(one.virtual), unlimited_dim(one.source)
     if one.by_blocks and (virtual is None or source is not None):
         raise BadRequest(
-            f"Mapping {number} names sources by block (%b): only its virtual selection has the count {NO_END}."
+            f"Mapping {number} names sources by block (%b): give only its virtual selection the count {NO_END}."
         )
     if not one.by_blocks and (virtual is None) != (source is None):
-        raise BadRequest(f"Mapping {number} maps an unlimited selection to a limited one, or the reverse.")
+        raise BadRequest(f"Mapping {number} has one unlimited selection: make both unlimited, or neither.")
 
 
 def has_no_end(one: Json) -> bool:
@@ -95,7 +95,7 @@ def is_plain(selection: Json) -> bool:
 
 
 def plain_bounds(selections: Sequence[Json], rank: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lower and the exclusive upper corners of limited regular hyperslabs, each (n, rank) int64."""
+    """Return a pair: lower and (exclusive) upper corners of limited regular hyperslabs, each (n, rank) int64."""
     ones = [1] * rank
     start, stride, count, block = (
         np.array([one.get(name, ones) for one in selections], np.int64).reshape(-1, rank) for name in REGULAR

@@ -19,7 +19,7 @@ from hsparse.format.selections.serialized_selection import UNLIMITED, Regular
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
 
 MIN_MERGED_MAPPINGS = 8
-"""Up to this many mappings are not merged."""
+"""Layouts with at most this many mappings are not merged."""
 MAX_COMPARED_MAPPINGS = 2000
 """Most mappings that are compared pairwise."""
 Spans: TypeAlias = tuple[StridedSpan, ...]
@@ -55,7 +55,7 @@ def _shape(selection: object) -> tuple[tuple[int, int, int], ...]:
 
 
 def _runs(group: list[VirtualMapping]) -> Iterator[VirtualMapping]:
-    """Merge runs of mappings of one source and one shape that follow each other by a constant step."""
+    """Yield a group's mappings (of one source and shape); consecutive mappings with a constant step are merged."""
     first = 0
     while first < len(group):
         last, found = first, group[first]
@@ -71,7 +71,7 @@ def _runs(group: list[VirtualMapping]) -> Iterator[VirtualMapping]:
 
 
 def _step(one: VirtualMapping, other: VirtualMapping) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return (dimension, step) between two mappings for the virtual and the source selection, None if not mergeable."""
+    """Return a pair of (dimension, step), virtual and source, between two mappings, or None if not mergeable."""
     steps = []
     for a, b in ((_spans(one.virtual), _spans(other.virtual)), (_spans(one.source), _spans(other.source))):
         moved = [dim for dim, (x, y) in enumerate(zip(a, b, strict=True)) if x.start != y.start]

@@ -85,13 +85,13 @@ class Pieces:
     async def of(
         self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False
     ) -> list[OfSource]:
-        """Return the pieces of planned chunks, by source; `once` removes duplicates from the chunks' selections."""
+        """Return the pieces of planned chunks, grouped by source; `once` removes duplicates from the selections."""
         return [one async for some in self.in_parts(layout, planned, once=once) for one in some]
 
     async def in_parts(
         self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False, keep: bool = True
     ) -> AsyncIterator[list[OfSource]]:
-        """Yield the pieces of planned chunks for `SOURCES_AT_ONCE` sources at a time; `keep` keeps sources cached.
+        """Yield the pieces of planned chunks, `SOURCES_AT_ONCE` sources at a time; with `keep`, sources stay cached.
 
         A source and its pieces are about a hundred objects. Ten thousand sources in each of eight readers would stop
         the process for a second during each garbage collection.
@@ -136,7 +136,7 @@ class Pieces:
     def _piece(
         self, layout: Mapped, source: SourceDataset | None, selection: Selection, number: int, place: int
     ) -> Piece | None:
-        """Return the piece of a selection that a mapping covers, None for nothing; raise `NotFound` or `Conflict`."""
+        """Return the piece of a selection that a mapping covers, or None; raise `NotFound` or `Conflict`."""
         virtual, name = layout.virtual(number), layout.name(number)
         if source is None:
             # Whether the mapping covers any element does not depend on the source.
@@ -148,7 +148,7 @@ class Pieces:
         except Corrupt as error:
             raise self.sources.unfit(name, error.message) from error
         if chosen.size != virtual.size:
-            raise self.sources.unfit(name, f"{virtual.size} elements are mapped to {chosen.size}.")
+            raise self.sources.unfit(name, f"{virtual.size} elements must map to as many, not {chosen.size}.")
         found = cut(selection, virtual, chosen, source.dataset.extent)
         return None if found is None else Piece(place, number, found, chosen)
 
@@ -196,7 +196,7 @@ async def by_piece(
     """Read the selection `select(piece)` of all pieces of a source by one call of `read`; return pairs (piece, result).
 
     The result is `make(piece, planned chunks of the source, their values)`.
-    If the source left out values because of a limit, the result is the piece's number of bytes instead.
+    If the source returned no values because of a limit, the result is the piece's byte count instead.
     """
     source = wanted.source.dataset
     fan, nbytes = ChunkFanout(wanted.source.owners, source), source.arrays.nbytes
@@ -215,7 +215,7 @@ async def by_piece(
 
 
 def by_chunk(planned: Sequence[PlannedChunk], read: Iterable[tuple[int, T]]) -> list[list[T] | None]:
-    """Group pairs (number of the planned chunk, value) by planned chunk, with None for a chunk without values."""
+    """Return, for each planned chunk, the values of its (chunk number, value) pairs, or None if it has no pairs."""
     parts: dict[int, list[T]] = {}
     for chunk, one in read:
         parts.setdefault(chunk, []).append(one)

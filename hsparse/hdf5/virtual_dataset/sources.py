@@ -27,14 +27,14 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
 MAX_NESTED = 16
-"""Most levels of virtual datasets that are sources of each other."""
+"""Most levels of virtual datasets whose sources are virtual datasets."""
 MAX_LINKS = 64
 """Most soft and external links on the path to a source."""
 AT_ONCE = 32
 IN_STEP = 256
-"""Sources that are looked up in lockstep, so that each step needs one message per owner."""
+"""Number of sources that are looked up in lockstep, so that each step needs one message per owner."""
 WALKED_AT_ONCE = 64
-"""Walks that advance one step before other requests may run."""
+"""Number of walks that advance one step before other requests may run."""
 PARTS_AT_ONCE = 4
 Name = tuple[str, str]
 """The name of a domain, and the path of a dataset in it."""
@@ -92,7 +92,7 @@ class Sources:
 
     def __init__(self, owners: Owners, record: Record, rights: FileRights | None) -> None:
         if rights is None:
-            raise BadRequest(f"{record['id']} is virtual: it can be read by requests for its values only.")
+            raise BadRequest(f"{record['id']} is virtual and cannot be read here: request its values.")
         self.id = record["id"]
         self._owners = owners
         self._root = record["root"]
@@ -101,12 +101,12 @@ class Sources:
         self._domains: dict[str, _SourcePlace | None] = {}
         if len(self._rights.trail) > MAX_NESTED:
             raise BadRequest(
-                f"More than {MAX_NESTED} virtual datasets are sources of each other: "
+                f"Virtual datasets may be nested {MAX_NESTED} levels deep, not deeper: "
                 f"{_shown_trail(self._rights.trail)}."
             )
 
     async def find_all(self, names: Iterable[Name]) -> dict[Name, SourceDataset | None]:
-        """Return the source of each name, None for a missing one; raise `Forbidden` if the user may not read one."""
+        """Return a dict that maps names to sources (None: missing); raise `Forbidden` if the user may not read one."""
         wanted = list(dict.fromkeys(names))
         files = [file for file in dict.fromkeys(file for file, _ in wanted) if file not in self._domains]
         domains = await gather_each(self._domain, files, AT_ONCE)
@@ -129,7 +129,7 @@ class Sources:
         return self._known.get(name) is not None
 
     async def dims(self, name: Name) -> tuple[int, ...] | None:
-        """Return the extent of a source, None if it is missing."""
+        """Return the extent of a source, or None if the source is missing."""
         source = (await self.find_all([name]))[name]
         return None if source is None else source.dataset.extent
 
@@ -150,7 +150,7 @@ class Sources:
         return self._rights.beside if file == THIS_FILE else file
 
     async def _domain(self, file: str) -> _SourcePlace | None:
-        """Return the root group of the domain that a mapping's file name leads to, None if there is no such domain."""
+        """Return the root group of the domain that a mapping's file name leads to, or None if there is none."""
         if file == THIS_FILE:
             return _SourcePlace(self._owners, self._rights.beside, self._root, self._root)
         return await self._entered(file, self._rights.beside)
@@ -201,17 +201,17 @@ class Sources:
         }
 
     def _walk(self, name: Name) -> Walk:
-        """Walk to a source; return its place and the read of its record, None if it is missing."""
+        """Walk to a source; return a pair: its location and the outcome of reading its record, or None if missing."""
         place = self._domains[name[0]]
         found = None if place is None else (yield from self._followed(place, name[1], []))
         if found is None:
             return None
         if collection_of(found.id) != "datasets":
-            raise self.unfit(name, "it is no dataset.")
+            raise self.unfit(name, "it is not a dataset.")
         return found, (yield found)
 
     async def _source(self, item: tuple[Name, _Found]) -> SourceDataset | None:
-        """Return the source that a walk has found, with its current extent; raise if it cannot be a source."""
+        """Return the source that a walk found, at its current extent; raise an error if it cannot be a source."""
         name, walked = item
         if walked is None:
             return None
@@ -231,7 +231,7 @@ class Sources:
         record = await current_record(found.owners, outcome.unwrap(), rights)
         if is_signed(record):
             raise self.unfit(
-                name, "it has a lower bound, and mappings count from 0; write a copy without one."
+                name, "it has a lower bound, but mappings count from 0: map a copy without a lower bound."
             )
         try:
             return SourceDataset(found.owners, StoredDataset.of(record, rights))
@@ -241,7 +241,7 @@ class Sources:
     def _followed(
         self, place: _SourcePlace, path: str, links: list[str]
     ) -> Generator[_Asked, Any, _SourcePlace | None]:
-        """Return the object at a path, following links, None if the path leads to nothing; `links` collects names."""
+        """Return the object at a path after following links, or None; adds followed links' names to `links`."""
         if path.startswith("/"):
             place = replace(place, id=place.root)
         for title in path.split("/"):
@@ -260,7 +260,9 @@ class Sources:
                 continue
             links.append(title)
             if why := left_out_reason(link):
-                raise LeftOut(f"A source of the virtual dataset {self.id} is left out of {place.path}: {why}")
+                raise LeftOut(
+                    f"A source of the virtual dataset {self.id} is not served in {place.path}: {why}"
+                )
             if len(links) > MAX_LINKS:
                 return None
             into: _SourcePlace | None = place
@@ -278,7 +280,7 @@ def _shown_trail(trail: tuple[tuple[str, str], ...]) -> str:
 
 
 async def current_record(owners: Owners, record: Record, rights: FileRights) -> Record:
-    """Return the record of a dataset; the extent of a virtual one with unlimited mappings is the current one."""
+    """Return a dataset's record; if the dataset is virtual with unlimited mappings, set its current extent."""
     if not record.get(VIRTUAL_DATA, {}).get("grows"):
         return record
     found = await mapped(record, Sources(owners, record, rights).dims)

@@ -1,4 +1,4 @@
-"""The state of a domain (its records and its lists of chunks), from which its file is planned; and the file's URL."""
+"""Read a domain's state (records and chunk lists), from which its file is planned, and compute the file's URL."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ DIGEST_SIZE = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainState:
-    """The records of all objects below a root group, and the chunks of datasets that have no null dataspace, by id.
+    """The records of all objects below a root group, and the chunks of datasets without a null dataspace, by id.
 
-    Chunks have their stored sizes. `digest` is the digest of the whole state, `digests` has the records' digests by id.
-    `virtual` has the stored records of virtual datasets that the file contains as copies, by id; `records` has the
-    records of the copies.
+    Chunks have their stored sizes. `digest` is the digest of the whole state; `digests` maps ids to records' digests.
+    `virtual` maps the ids of virtual datasets that the file contains as copies to their stored records; `records` has
+    the records of the copies.
     """
 
     records: dict[str, Record]
@@ -65,9 +65,9 @@ async def read_domain_state(
 ) -> DomainState:
     """Read the state of a domain for a file of this form; copying virtual datasets requires the reader's `rights`.
 
-    An object or chunk that is written meanwhile has its old or its new state. Raises `TooLarge` beyond the limits,
-    `Gone`, `NotFound` or `Moved` if an object is deleted or shrunk meanwhile, and the errors of `file_backed_chunks`
-    and `CopiedChunks`.
+    An object or chunk that is written during the read has its old or new state. Raises `TooLarge` beyond the limits;
+    `Gone`, `NotFound` or `Moved` if an object is deleted or shrunk during the read; and the errors of
+    `file_backed_chunks` and `CopiedChunks`.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}
@@ -116,7 +116,7 @@ async def read_domain_state(
 
 
 def changed_files(state: DomainState) -> tuple[str, ...]:
-    """Return the sorted URIs of the backing files that have changed since datasets were linked to them."""
+    """Return the sorted URIs of the backing files that have changed since their datasets were created."""
     found = {
         chunks.backing.file.uri
         for id, chunks in state.chunks.items()
@@ -143,7 +143,7 @@ def _digest(text: bytes) -> bytes:
 async def _copied(
     owners: Owners, records: dict[str, Record], form: FileForm, rights: NestedRights | None
 ) -> dict[str, CopiedChunks]:
-    """Return the virtual datasets that the file copies, by id."""
+    """Return a dict that maps the id of each virtual dataset that the file copies to its chunks."""
     wanted = [
         (id, record)
         for id, record in records.items()
@@ -197,8 +197,8 @@ SUFFIX = ".h5"
 async def file_domain(request: Request, path: str) -> Domain:
     """Return the domain whose file is at `/files{path}`: `path` if it exists, else `path` without `.h5`.
 
-    Raises `Forbidden` without the right to read the domain. The error names the requested path, whether or not a domain
-    with that path exists.
+    Raises `Forbidden` without the right to read the domain. The error names the requested path, so that it does not
+    reveal which domain exists.
     """
     path, query = normal_path(request.service, path), request.http.query
     shorter = path.removesuffix(SUFFIX)
@@ -226,7 +226,7 @@ def file_href(request: Request, domain: Domain, form: FileForm) -> str:
 
 
 def requested_form(request: Request, layout: str | None = None) -> FileForm:
-    """Return the form that a request's parameters name; `layout` is the default layout.
+    """Return the file form that a request's parameters name; `layout` is the default layout.
 
     Raises `BadRequest` for an unknown name.
     """

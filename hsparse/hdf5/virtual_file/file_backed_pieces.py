@@ -1,4 +1,4 @@
-"""Data of file-backed datasets in a planned file: chunks with their bytes in the backing file, or contiguous data."""
+"""Plan and read the data of file-backed datasets for a domain's file: chunks or contiguous bytes of backing files."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     longest = max_piece_size(spec.dims, spec.dtype.itemsize, spec.filters[0])
     if len(entries) and int(entries[:, SIZE].max()) > longest:
         raise Conflict(
-            f"A chunk of {dataset.id} takes {int(entries[:, SIZE].max())} bytes according to its file; the limit is "
-            f"{longest}."
+            f"A chunk of {dataset.id} has {int(entries[:, SIZE].max())} bytes in its file, but can have at most "
+            f"{longest} with the dataset's dims and filters: correct the layout."
         )
     offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
     places = FileBackedPlaces(file, spec, offset, mask)
@@ -88,7 +88,7 @@ async def _current(owners: Owners, dataset: StoredDataset) -> BackingFile:
 def _run(
     dataset: StoredDataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
 ) -> PlannedChunks:
-    """Return contiguous data as parts of `RUN_BYTES` bytes; raises `Unsupported` if the layout cannot be contiguous."""
+    """Divide contiguous data into parts of `RUN_BYTES` bytes; raises `Unsupported` if no file layout can have it."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
     size = int(entries[:, SIZE].sum())
     if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
@@ -106,9 +106,9 @@ def _run(
 
 
 def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
-    """Return `chunks` (at least one) with their actual filters, which may be more than the dataset's layout declares.
+    """Return `chunks` (at least one) with their actual filters, which may be more than the dataset declares.
 
-    The filters are found from `data`, the bytes of the first chunk; skipped filters are found from the chunks' sizes.
+    The filters are detected in `data`, the bytes of the first chunk, and skipped filters by the sizes of the chunks.
     Raises `Unsupported` if no filters fit.
     """
     places = chunks.backing
@@ -150,6 +150,6 @@ def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
         undo_filters(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
     except Corrupt as error:
         raise Conflict(
-            f"The file {places.file.uri!r} has no chunk of {spec.dataset} at byte {int(places.offset[row])}, "
-            f"{len(data)} bytes long: {error.message}"
+            f"The {len(data)} bytes at {int(places.offset[row])} of the file {places.file.uri!r} are not a chunk of "
+            f"{spec.dataset}: {error.message}"
         ) from error

@@ -1,4 +1,4 @@
-"""The addresses of a dataset's chunks in its domain's file, and batches of chunks to read from it."""
+"""Add the addresses in a domain's file to lists of chunks, and divide chunks into batches for reads."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FileChunkPages:
     """A `ChunkPages` that adds `file` to each chunk of another `ChunkPages`. It supports one pass over all pages.
 
     `file` has the chunk's `address` and `size` in the file, in bytes. `stored` is true if the file has the bytes of the
-    stored object. If it is false, the file has the chunk's unfiltered elements, and the heap collections to which they
-    refer. In the stock layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks
+    stored object; otherwise the file has the chunk's unfiltered elements and the heap collections that the elements
+    refer to. In the stock layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks
     without an object come last, without a key. A sparse chunk without defined elements has no `file`.
 
     Pages raise the error that `changed` returns if a chunk has changed since the plan.
@@ -91,7 +91,7 @@ class FileChunkPages:
         return found
 
     async def _rest(self) -> list[Json]:
-        """Return the rows of the file's chunks that have no stored object. These rows follow all others."""
+        """Return the rows of the file's chunks that have no stored object. These rows follow all other rows."""
         if self._values is None:
             return []
         chunks = self._values.region.chunks
@@ -130,7 +130,7 @@ class _Places:
         return cls(region, plan.file.base + plan.file.address_of(key), row_names(region.chunks.scaled))
 
     def find(self, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each name, -1 for an unknown name."""
+        """Return the row of each name, or -1 for an unknown name."""
         rows = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
         return np.where(self.names[rows] == names, rows, -1).astype(np.intp)
 
@@ -142,7 +142,7 @@ class _Places:
 
 
 def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
-    """Divide `rows`, with `sizes: (len(rows),)` in bytes, into batches of at most `page` bytes or one larger row.
+    """Yield batches of `rows` of at most `page` bytes (or one larger row); `sizes: (len(rows),)` has rows' bytes.
 
     A batch has at most `CHUNKS_AT_ONCE` rows.
     """

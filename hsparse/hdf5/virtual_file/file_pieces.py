@@ -1,4 +1,4 @@
-"""The bytes of ranges of a planned file: metadata from the plan, chunks from the store."""
+"""Read byte ranges of a planned file: metadata comes from the plan, chunks come from the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hsparse.hdf5.virtual_file.matrix_pieces import BandCache, MatrixPieces, chu
 from hsparse.hdf5.virtual_file.sized_chunks import read_direct_chunk, read_planned
 
 PART_BYTES = 256 * 1024
-"""The size in bytes of the parts of a response; smaller pieces are joined."""
+"""The least size in bytes of a part of a response (except the last part); smaller pieces are joined."""
 
 Result = TypeVar("Result")
 
@@ -87,7 +87,7 @@ class FilePieces:
                         yield pending
                         pending = bytearray()
         except Moved as error:
-            raise PreconditionFailed(f"{error.message} Ask for the file again.") from error
+            raise PreconditionFailed(f"{error.message} Request the file again.") from error
         if pending:
             yield pending
 
@@ -111,7 +111,7 @@ class FilePieces:
     def _stored_parts(
         self, piece: FilePiece, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None] | None:
-        """Return the parts of a piece whose data comes from stored chunks, None for a piece of metadata."""
+        """Return the parts of a piece whose data comes from stored chunks, or None for a piece of metadata."""
         column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
         if column is not None and region is not None:
             return self._compressed(column, region, start, stop)
@@ -160,7 +160,7 @@ class FilePieces:
                 at = min(end, stop)
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
-        """Return the bytes of a chunk in the file, whose region is at `address`."""
+        """Return the bytes that a chunk has in the file; the chunk's region begins at `address`."""
         spec, chunks, plan = region.spec, region.chunks, self._plan
         # Addresses in a chunk are relative to the end of the user block.
         size, place = int(chunks.size[row]), address - plan.file.base + int(region.starts[row])
@@ -181,8 +181,8 @@ class FilePieces:
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_hsds_frame(data, spec.filters[0]):
                 raise Unsupported(
-                    f"HSDS compressed some chunks of {spec.dataset} in a form that HDF5 files cannot have, and others "
-                    "were written since: write the first chunk again, or all chunks."
+                    f"HSDS compressed some chunks of {spec.dataset} in a form that HDF5 files cannot have, but not its "
+                    "first chunk: write all chunks again."
                 )
             encoded: Buffer = data
         elif region.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):

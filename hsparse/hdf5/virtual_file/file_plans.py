@@ -68,16 +68,16 @@ RECHECK_FACTOR = 20.0
 """If comparing a plan takes more than 0.25 s, the plan is reused for this many times the comparison's duration."""
 PLANNED_AT_ONCE = 2
 APPEND_LOOKS, APPEND_SECONDS = 100, 0.05
-"""How often a domain is read while its matrices have pending appends, and the seconds between these reads."""
+"""The most reads of a domain while its matrices have pending appends, and the seconds between these reads."""
 Name = tuple[str, FileForm]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A planned file of a domain and its etag, without quotes; `records` has the digests of its records by id.
+    """A planned file of a domain and its etag, without quotes; `records` maps ids to the digests of its records.
 
-    Readers need the right to read the backing files that were changed after they were linked (`changed` has their URIs)
-    and the sources of copied virtual datasets (`virtual` has their records by id).
+    Readers need the right to read backing files that have changed since their datasets were created (`changed` has the
+    URIs) and the sources of copied virtual datasets (`virtual` maps the datasets' ids to their records).
     """
 
     etag: str
@@ -194,9 +194,9 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm, rights: NestedRights | None) -> DomainState:
-        """Read the domain's state, at a time when no matrix has elements outside its extent: a file would contain them.
+        """Read the domain's state while no matrix has elements outside its extent, which a file would contain.
 
-        Raises `Busy` if appends continue for too long, `Conflict` if a snapshot has such elements.
+        Raises `Busy` if appends continue for too long, and `Conflict` if a snapshot has such elements.
         """
         for _ in range(APPEND_LOOKS):
             state = await read_domain_state(self._owners, root, form, rights)
@@ -211,7 +211,7 @@ class FilePlans:
                     "The snapshot was taken while its matrices were appended to or shrunk: use the file of a clone."
                 ) from error
             await asyncio.sleep(APPEND_SECONDS)
-        raise Busy("The matrices of the domain are being appended to; try again.")
+        raise Busy("The domain's matrices are being appended to, so its file cannot be planned: try later.")
 
     async def _inside(self, records: list[Record]) -> bool:
         """Finish interrupted shrinks; return whether no dataset has elements outside its extent in `records`."""
@@ -234,7 +234,7 @@ class FilePlans:
 
 
 class FileAddresses:
-    """The addresses of one planned file, for one map. Each object of the map must be as it was planned."""
+    """The addresses of one planned file, for one map. Objects of the map that have changed since are refused."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, request: Request) -> None:
         self.file = file
@@ -249,10 +249,10 @@ class FileAddresses:
         root = request.domain.root
         if root is None:
             raise BadRequest(f"{request.domain.path} is a folder: only domains are files.")
-        # The default is the stock layout, as matrices of the layout auto have no addresses.
+        # The default is the stock layout, because matrices in the layout auto have no chunk addresses.
         form = requested_form(request, FileLayout.STOCK.value)
         if form.matrices is not None:
-            raise BadRequest("Matrices in a file have no chunks with addresses: leave matrices out.")
+            raise BadRequest("Matrices in a file have no chunk addresses: omit the parameter matrices.")
         href = file_href(request, request.domain, form)
         rights = NestedRights(request.file_rights(), request.domain.path)
         file = await request.service.component(FilePlans).current(root, form, rights, check=True)
@@ -293,12 +293,12 @@ class FileAddresses:
         self.check(dataset.record)
         if self._asked.encoding(dataset.record) is not None:
             raise Unsupported(
-                f"{dataset.id} is a matrix in this file, which does not have its chunks: ask for layout=stock, or "
-                "without addresses=file."
+                f"{dataset.id} is a matrix in this file, so its chunks are not in the file: request layout=stock, or "
+                "omit addresses=file."
             )
         if is_file_backed(dataset.record):
             raise Unsupported(
-                f"The data of {dataset.id} stays in a file that has its chunks: ask without addresses=file."
+                f"The chunks of {dataset.id} are in a backing file, not in the domain's: omit addresses=file."
             )
         region = self.file.plan.regions.get((dataset.id, "chunks"))
         if region is not None and region.chunks.shifted is not None:
@@ -317,4 +317,4 @@ class FileAddresses:
         """Drop the plan; return the error that says that `what` has changed."""
         root = self._request.domain.root or ""
         self._request.service.component(FilePlans).drop(root, self._asked, self.file.etag)
-        return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")
+        return PreconditionFailed(f"{what} was changed while the map was made. Request the map again.")

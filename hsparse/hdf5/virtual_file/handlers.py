@@ -76,7 +76,7 @@ async def _read(
 ) -> AsyncGenerator[Buffer, None]:
     """Yield a range of a file. For a snapshot, yield the last part only if its domain was not deleted meanwhile.
 
-    After the deletion, reads may return current data instead of the snapshot's, which etags do not reveal.
+    After the deletion, reads may return current data instead of the snapshot's data, although etags are equal.
     """
     parts = pieces.read(bounds.start, bounds.stop)
     last: Buffer = b""
@@ -100,11 +100,11 @@ async def _domain(request: Request) -> Domain:
 
 
 def _conditional_answer(request: Request, file: PlannedFile) -> web.Response | None:
-    """Return a 304 response if the client has the file, else None; `PreconditionFailed` if `If-Match` differs."""
+    """Return a 304 response if the client has the file, or None; raises `PreconditionFailed` if `If-Match` differs."""
     headers = request.http.headers
     if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
         raise PreconditionFailed(
-            f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'
+            f'The domain was changed; its file now has the etag "{file.etag}": read the file from the start.'
         )
     if is_known(headers, file.etag):
         return web.Response(status=304, headers={hdrs.ETAG: f'"{file.etag}"'})

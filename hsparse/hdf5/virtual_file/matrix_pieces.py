@@ -1,4 +1,4 @@
-"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range overlaps.
+"""Compute the bytes of a matrix's arrays in a planned file from the bands of chunks that a range overlaps.
 
 A band is one row or one column of the chunk grid; its elements are sorted together. A file has the values, indices and
 pointers of a band in different places, so sorted bands are cached.
@@ -72,7 +72,7 @@ class BandCache:
     async def get(
         self, bands: MatrixBands, number: int, make: Callable[[], Awaitable[SortedBand]]
     ) -> SortedBand:
-        """Return a cached band, or make it with `make` and cache it."""
+        """Return a cached band, or compute the band with `make` and cache it."""
         name = (bands, number)
         async with self._locks.hold(name):
             band = self._cached.use(name)
@@ -187,7 +187,7 @@ class _MatrixState:
 
 
 class CompressedMatrices:
-    """Computes sizes of compressed matrices; `answers` is the memory budget for reading chunks, `bands` a cache."""
+    """Computes the sizes of compressed matrices; `answers` is the memory budget for reads, `bands` the band cache."""
 
     def __init__(self, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache) -> None:
         self._settings = settings
@@ -200,10 +200,10 @@ class CompressedMatrices:
     async def of(
         self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm, owners: AsksOwners
     ) -> dict[str, CompressedMatrix]:
-        """Return the matrices that the file compresses, by dataset id.
+        """Return a dict that maps the id of each dataset that the file compresses as a matrix to the matrix.
 
         Only files with the layout `auto` compress matrices, of up to `MAX_COMPRESSED` bytes in total. Raises `TooLarge`
-        if sorting a band takes too much memory, `Moved` if a chunk has changed.
+        if sorting a band takes too much memory, and `Moved` if a chunk has changed.
         """
         found: dict[str, CompressedMatrix] = {}
         left, matrices = MAX_COMPRESSED, MatrixPieces(owners, self._settings.page_size, self._bands)

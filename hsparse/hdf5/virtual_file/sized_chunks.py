@@ -1,4 +1,4 @@
-"""The sizes of chunks in a domain's file, and reads of stored chunks for a planned file.
+"""Compute the sizes of chunks in a domain's file, and read stored chunks for a planned file.
 
 `SizedChunks` reads chunks only if it cannot compute their sizes otherwise. Reading a chunk that has changed since the
 file was planned raises `Moved`.
@@ -55,7 +55,7 @@ CHUNKS_AT_ONCE = 16
 
 
 async def read_planned(owners: AsksOwners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return the stored bytes of a chunk; raises `Moved` if it has changed since the plan."""
+    """Return the stored bytes of a chunk; raises `Moved` if the chunk has changed since the plan."""
     return byte_view((await read_direct_chunk(owners, spec, chunks, row)).data)
 
 
@@ -93,7 +93,7 @@ class SizedChunks:
         self._answers = answers
 
     async def of(self, state: DomainState, form: FileForm) -> dict[str, PlannedChunks]:
-        """Return the chunks by dataset id, with their sizes in a file. Vlen or deflated chunks are measured."""
+        """Return a dict that maps dataset ids to chunks with their sizes in the file; vlen chunks are read for this."""
         found = dict(state.chunks)
         left = MAX_PACKED
         ids = frozenset(state.records)
@@ -204,7 +204,7 @@ class SizedChunks:
 
 
 def _packable(spec: ChunkSpec, chunks: PlannedChunks, form: FileForm) -> int:
-    """Return the size in bytes of the elements and booleans of sparse chunks that may be deflated, 0 for others.
+    """Return the bytes of the elements and booleans of sparse chunks that may be deflated, or 0 if none may be.
 
     Elements with addresses are not deflated, because addresses are known only after the sizes of all chunks. Layouts
     other than `auto` do not deflate chunks, so that programs can read stored chunks by a map.

@@ -83,9 +83,7 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
         return None
     given = dict(word.partition("=")[::2] for word in words[1:] if isinstance(word, str))
     if len(given) != len(words) - 1 or set(given) != set(OPTIONS) or not all(given.values()):
-        raise BadRequest(
-            f"The initializer {LOCATOR} needs the options {', '.join(OPTIONS)}, each with a value."
-        )
+        raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
     del properties["initializer"]
     bucket, key = given["--bucket"], given["--filepath"]
     # hsload sends the first component of a path as the bucket, even if there is no such bucket.
@@ -294,9 +292,7 @@ class FileBackedChunkInfo:
             return int(np.searchsorted(names, row_names(np.array([wanted.after], np.uint64))[0], "right"))
         found = np.flatnonzero((coords == np.array(wanted.after)).all(axis=1))
         if not len(found):
-            raise NotFound(
-                f"The marker {chunk_name(wanted.after)} names no chunk; list from the start again."
-            )
+            raise NotFound(f"The marker {chunk_name(wanted.after)} names no chunk; list without a marker.")
         return int(found[0]) + 1
 
     async def _chunks_json(self, coords: NDArray[np.int64]) -> list[Json]:

@@ -127,9 +127,7 @@ class ChunkTable:
             if name is not None:
                 found[..., place] = values[name]
         if found.size and int(found.min()) < 0:
-            raise Conflict(
-                f"The chunk table {self._table.id} has a negative offset, size or mask: correct the table."
-            )
+            raise Conflict(f"The chunk table {self._table.id} has a negative offset or size: correct it.")
         return found
 
     def _uri_text(self, uri: Any) -> str:
@@ -137,22 +135,16 @@ class ChunkTable:
         try:
             text = uri.decode() if isinstance(uri, bytes) else uri
         except UnicodeDecodeError as error:
-            raise Conflict(
-                f"The chunk table {self._table.id} has a file_uri that is not UTF-8: fix it."
-            ) from error
+            raise Conflict(f"The chunk table {self._table.id} has a file_uri that is not UTF-8.") from error
         if not isinstance(text, str) or not text:
-            raise Conflict(
-                f"The chunk table {self._table.id} has a chunk without a file_uri: write its file_uri."
-            )
+            raise Conflict(f"The chunk table {self._table.id} has a chunk without file_uri: write it.")
         return text
 
 
 def check_table(table: StoredDataset, layout: Record, rank: int) -> TableFields:
     """Return a table's fields; raise `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
     if file_backed_layout(table.record) is not None or table.spec.sparse or table.spec.base:
-        raise BadRequest(
-            f"The chunk table {table.id} must be dense, not file-backed, and without a lower bound."
-        )
+        raise BadRequest(f"The chunk table {table.id} must be dense, not file-backed, without lower bound.")
     if not table.arrays.is_exact:
         raise BadRequest(
             f"The chunk table {table.id} has fields of variable length, but all fields must have a fixed size: "

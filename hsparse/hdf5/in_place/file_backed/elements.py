@@ -66,9 +66,7 @@ async def read_backing_files(
 async def require_file_rights(dataset: StoredDataset, *uris: str) -> None:
     """Raise `Forbidden` unless the dataset's reader may read the files, `BadRequest` if the reader is unknown."""
     if dataset.rights is None:
-        raise BadRequest(
-            f"The file-backed dataset {dataset.id} cannot be read here: request its values instead."
-        )
+        raise BadRequest(f"The file-backed dataset {dataset.id} cannot be read here: request its values.")
     await dataset.rights.require(*uris)
 
 
@@ -191,9 +189,7 @@ class FileBackedElements:
         counts = self._dataset.grid.counts
         if self._layout["class"] == CONTIGUOUS_REF:
             if prod(counts) > MAX_PIECES:
-                raise TooLarge(
-                    f"The dataset {self._dataset.id} has more than {MAX_PIECES} chunks: select by ranges."
-                )
+                raise TooLarge(f"{self._dataset.id} has more than {MAX_PIECES} chunks; select by ranges.")
             return _grid_coords(counts).astype(np.uint64)
         found = await self.pieces()
         return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
@@ -288,9 +284,7 @@ class FileBackedElements:
         """
         files = list(dict.fromkeys(uris))
         if len(files) > MAX_FILES:
-            raise TooLarge(
-                f"The selection needs data of more than {MAX_FILES} files; select fewer elements at a time."
-            )
+            raise TooLarge(f"The selection needs more than {MAX_FILES} files; select less at a time.")
         await require_file_rights(self._dataset, *files)
         number = {uri: place for place, uri in enumerate(files)}
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
@@ -305,9 +299,7 @@ class FileBackedElements:
         sizes = np.minimum(extent - origins, self._dataset.spec.dims).prod(axis=1) * itemsize
         total = self._layout["size"]
         if total and len(starts) and int((starts + sizes).max()) > total:
-            raise Conflict(
-                f"The dataset {self._dataset.id} is larger than the {total} bytes that its layout states."
-            )
+            raise Conflict(f"{self._dataset.id} needs more than the {total} bytes that its layout states.")
         count = len(scaled) if total else 0
         return ChunkPieces(
             np.arange(count, dtype=np.uint32),
