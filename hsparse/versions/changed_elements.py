@@ -22,7 +22,7 @@ from hsparse.wire.message import Record
 MOST_BYTES = 256 * 1024 * 1024
 """The most bytes of stored chunks whose elements are counted."""
 MOST_DECODED = 4 * 1024 * 1024 * 1024
-"""The most bytes of decoded dense chunks whose elements are counted; small stored chunks may decode to large ones."""
+"""The most bytes of decoded dense chunks whose elements are counted, because decoding may enlarge chunks a lot."""
 NO_LIMIT = 2**62
 AT_ONCE = 4
 ELEMENTS_AT_ONCE = 1 << 20
@@ -30,7 +30,7 @@ ELEMENTS_AT_ONCE = 1 << 20
 DENSE_COPIES = 3
 """Memory for comparing two dense chunks, in multiples of a chunk's bytes; the chunk being decoded counts twice."""
 SPARSE_COPIES = 12
-"""The approximate memory for comparing sparse chunks, in multiples of the bytes of their elements and places."""
+"""The approximate memory for comparing sparse chunks, in multiples of the bytes of their elements and offsets."""
 Elements = tuple[NDArray[Any], NDArray[Any]]
 
 
@@ -42,10 +42,10 @@ async def changed_chunks(
     after: Mapping[str, Entry],
     memory: MemoryBudget,
 ) -> tuple[Sequence[str], int | None]:
-    """Return the chunks that differ, and how many elements differ in value or are defined in one state only.
+    """Return a pair: the chunks that differ, and the number of elements that differ or are defined in one state only.
 
-    `before` and `after` map chunks to the objects they are read from. If these have too many bytes in total, return all
-    `chunks` and None. The number is also None for variable-length values, and for chunks too large for `memory`.
+    `before` and `after` map chunks to the objects from which they are read. If the objects have too many bytes, return
+    all `chunks` and None. The number is also None for variable-length values, and for chunks too large for `memory`.
     """
     stored = [one[rest] for one in (before, after) for rest in chunks if rest in one]
     if record["shape"]["class"] == "H5S_NULL" or sum(entry.size for entry in stored) > MOST_BYTES:
@@ -88,7 +88,7 @@ async def _data(store: ObjectStore, entry: Entry | None) -> bytes | None:
 
 
 def _different_dense(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> int:
-    """Return in how many elements two dense chunks differ (None: a missing chunk)."""
+    """Return the number of elements that differ between two dense chunks; None is a missing chunk."""
     one, other = [_dense(spec, data) for data in (old, new)]
     count = prod(spec.dims)
     fill = np.full(min(count, ELEMENTS_AT_ONCE), spec.fill_value, spec.dtype)
@@ -110,7 +110,7 @@ def _dense(spec: ChunkSpec, data: bytes | None) -> NDArray[Any] | None:
 
 
 def _different_sparse(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> int:
-    """Return in how many elements two sparse chunks differ (None: a missing chunk)."""
+    """Return the number of elements that differ between two sparse chunks; None is a missing chunk."""
     (places, values), (others, theirs) = _defined(spec, old), _defined(spec, new)
     same, at, there = np.intersect1d(places, others, assume_unique=True, return_indices=True)
     changed = int(np.count_nonzero((values[at] != theirs[there]).any(axis=1)))
@@ -118,7 +118,7 @@ def _different_sparse(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> 
 
 
 def _defined(spec: ChunkSpec, data: bytes | None) -> Elements:
-    """Return the places of a sparse chunk's elements, and the bytes of each element."""
+    """Return a pair: the offsets of a sparse chunk's elements, (n,), and their bytes, (n, size of an element)."""
     kind, size = kind_of(spec), spec.dtype.itemsize
     found = None
     if data is not None:

@@ -22,7 +22,7 @@ from hsparse.wire.record_message import CreateObject
 
 
 async def post_clone(request: Request) -> web.StreamResponse:
-    """Create a clone of a snapshot or, without a number, of the domain as it is now."""
+    """`POST /clones`: create a clone of a snapshot or, without a snapshot's number, of the domain's current state."""
     body = await read_json_object(request)
     request.found = await request.named_domain(Right.READ)
     target, number = _target(request, body), body.get("snapshot")
@@ -31,7 +31,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
     source, head = request.domain.path, request.domain.root_group
     if "snapshot" in request.domain.record:
         if number is not None:
-            raise BadRequest(f"{source} is a snapshot already: leave out the parameter snapshot.")
+            raise BadRequest(f"{source} names a snapshot already: omit the parameter snapshot.")
         number, head = request.domain.record["snapshot"], request.domain.record["head"]
         source = (parsed_snapshot(source) or (source, 0))[0]
     parent = await require_creation(request, target)
@@ -39,7 +39,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
     if principal.anonymous:
         raise Forbidden("Creating a domain needs a user: send a name and password.")
     if (await owners.read(target))[0].failure is None:
-        raise Conflict(f"{target} exists already.")
+        raise Conflict(f"{target} exists already; choose another path for the clone.")
     if not parent.allows(principal, Right.READ):
         await require_nothing_below(request, target)
     taken = number is None
@@ -100,6 +100,6 @@ async def post_materialize(request: Request) -> web.StreamResponse:
     """Copy all objects that a clone shares, so that the clone no longer needs its snapshot."""
     root = request.domain.root_group
     if "snapshot" in request.domain.record:
-        raise Forbidden(f"{request.domain.path} is a snapshot, which never changes: name a clone.")
+        raise Forbidden(f"{request.domain.path} is a snapshot, not a clone: only clones are materialized.")
     await request.make_room((await ask(request, "materialized_bytes", root))["bytes"])
     return respond({"copied": await materialize(request.service.owners, root)})

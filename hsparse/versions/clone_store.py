@@ -4,8 +4,8 @@
     db/<u1>/.clone/v1/own/objects/<rest>       the clone's own objects; an empty object stands for a deleted one
 
 An object of a snapshot never changes, so its etag in the clone is always the same: the id of the clone's root group.
-The first change of a shared object puts the clone's own object, on condition that there is none yet. A single put thus
-decides every change, as in any other domain.
+The first change of a shared object puts the clone's own object by a conditional put that fails if one exists already. A
+single put thus decides every change, as in any other domain.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PAGE_KEYS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A clone: its root group, and the snapshot (`base`) whose objects it shares, None once it has copied them."""
+    """A clone: its root group, and the snapshot whose objects it shares (`base`; None after it has copied them all)."""
 
     root: str
     base: TreeBase | None
@@ -104,7 +104,7 @@ class CloneStore(DelegatingStore):
         """Called after a clone's objects are deleted."""
 
     async def clone_of(self, key: str) -> Clone | None:
-        """Return the clone that an object belongs to; None in other domains and for keys of the store below."""
+        """Return the clone that an object belongs to, or None if the key is not of an object of a clone."""
         if not key.startswith(TREE) or not is_object_key(key):
             return None
         if rest_of(key).startswith((HISTORY, NOTE, ".clone/")):
@@ -118,7 +118,7 @@ class CloneStore(DelegatingStore):
         return self._known[half]
 
     async def stored(self, root: str) -> Clone | None:
-        """Return the clone with this root group as stored, or None if there is none."""
+        """Read the clone with this root group from the store; return None if the root group is not a clone's."""
         try:
             found: Any = orjson.loads((await self._store.get(storage_key(root))).data)
         except NotFound:
@@ -196,7 +196,7 @@ class CloneStore(DelegatingStore):
         return await self._store.presigned(key, seconds)
 
     async def _own(self, clone: Clone, rest: str) -> Stored | None:
-        """Return the clone's own object, or None if it has none; an empty object marks a deletion."""
+        """Return the clone's own object, or None if the clone has no such object; an empty object marks a deletion."""
         try:
             return await self._store.get(clone.own_key(rest))
         except NotFound:

@@ -75,7 +75,7 @@ def take_or_delete(args: argparse.Namespace, tree: ServerTree, output: Output) -
     """Take a snapshot of each domain, or delete each snapshot."""
     if args.delete:
         if args.message:
-            raise BadRequest("A deletion takes no message; leave -m out.")
+            raise BadRequest("The deletion of snapshots takes no message: omit -m.")
         named = [(normal_path(text), *_snapshot(text)) for text in args.paths]
         for path, domain, number in named:
             tree.json("DELETE", f"/snapshots/{number}", domain)
@@ -117,10 +117,10 @@ def list_differences(args: argparse.Namespace, tree: ServerTree, output: Output)
     domain, number = _named(args.first)
     other, to = _named(args.second or domain)
     if other != domain:
-        raise BadRequest(f"{domain} and {other} are two domains: name snapshots of one domain.")
+        raise BadRequest(f"{domain} and {other} are different domains: name snapshots of one domain.")
     if number is None:
         if to is not None:
-            raise BadRequest(f"Name the older one first: hsparse diff {snapshot_path(domain, to)} {domain}")
+            raise BadRequest(f"The snapshot comes first: hsparse diff {snapshot_path(domain, to)} {domain}")
         number = _newest(tree, domain)
     found = tree.json("GET", f"/snapshots/{number}/diff", domain, to=to)
     for kind in ("group", "dataset", "datatype"):
@@ -168,7 +168,7 @@ def _add_clone(parser: argparse.ArgumentParser) -> None:
 
 
 def clone_domain(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Create a clone, or materialize one."""
+    """Create a clone or, with `--materialize`, materialize an existing clone."""
     if args.materialize == (args.target is not None):
         raise BadRequest("Name a domain and the new path, or use --materialize with only a clone.")
     if args.materialize:
@@ -187,13 +187,13 @@ def clone_domain(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def _named(text: str) -> tuple[str, int | None]:
-    """Return the domain and the snapshot number in a path, None for the domain as it is now."""
+    """Return a pair: the domain in a path, and its snapshot number, or None for the domain's current state."""
     path = normal_path(text)
     return parsed_snapshot(path) or (path, None)
 
 
 def _snapshot(text: str) -> tuple[str, int]:
-    """Return the domain and the number in the path of a snapshot; raise `BadRequest` without a number."""
+    """Return a pair: the domain and the number in a snapshot's path; raise `BadRequest` if there is no number."""
     domain, number = _named(text)
     if number is None:
         raise BadRequest(

@@ -1,7 +1,7 @@
-"""Clones that need a snapshot: before the snapshot is deleted, the clones of other users are materialized.
+"""Before a snapshot is deleted, materialize the clones of other users that need the snapshot.
 
-The owner's deletion succeeds, and no clone loses data; the copies count in the quotas above the clone. Clones that the
-user may delete are named in an error instead, because the user may want to delete them first.
+The owner's deletion thus succeeds, and no clone loses data; the copies count in the quotas above the clone. If the user
+may delete a clone, an error names the clone instead, because the user may want to delete it first.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Clones:
         return cls(service.owners)
 
     async def release(self, root: str, principal: Principal, number: int | None = None) -> None:
-        """Materialize the clones of other users that need a snapshot of a domain (any snapshot without a number).
+        """Materialize other users' clones that need snapshot `number` of a domain, or (None) any of its snapshots.
 
-        `Conflict` names a clone that the user may delete. A clone that is being deleted counts until it is gone.
+        Raises `Conflict` if the user may delete such a clone, which the message names; also if its deletion has begun.
         """
         try:
             found = await self._owners.ask_any(AskStore("versions.pins", {"root": root}))
@@ -50,7 +50,7 @@ class Clones:
                 await materialize(self._owners, pin["root"])
 
     async def allowed(self, pins: list[Record], principal: Principal, right: Right) -> list[Record]:
-        """Return the clones, as the items of `pins`, in whose domains the principal has a right."""
+        """Return the items of `pins` (clones that need a snapshot) in whose domains the principal has a right."""
         if not pins:
             return []
         outcomes = zip(pins, await self._owners.read(*(pin["domain"] for pin in pins)), strict=True)

@@ -16,8 +16,8 @@ Json = dict[str, Any]
 def differences(root: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[Json]:
     """Return the created, deleted and changed objects and chunks, in key order.
 
-    `before` and `after` map keys, without the domain's prefix, to the objects that are read for them. The same object
-    in both means no change. `root` is the root group.
+    `before` and `after` map keys, without the domain's prefix, to the stored objects that are read for the keys. A key
+    with the same stored object in both dicts has not changed. `root` is the root group.
     """
     found: dict[str, Json] = {}
     for rest in sorted({*before, *after}):
@@ -46,7 +46,7 @@ def _change(was: bool, is_there: bool) -> str:
 
 
 def by_object(changes: list[Json]) -> dict[str, Json]:
-    """Return the changes by object id: the kind of change of each object, and how many of its chunks differ."""
+    """Return a dict that maps each object's id to its kind of change and the number of its chunks that differ."""
     found: dict[str, Json] = {}
     for one in changes:
         known = found.setdefault(one["id"], {"id": one["id"], "change": "changed", "chunks": 0})

@@ -31,7 +31,7 @@ MAX_MESSAGE = 4096
 
 
 async def post_snapshot(request: Request) -> web.StreamResponse:
-    """Take a snapshot of the domain as it is now."""
+    """`POST /snapshots`: take a snapshot of the domain's current state."""
     body = await read_json_object(request)
     message = body.get("message", "")
     if not isinstance(message, str) or len(message) > MAX_MESSAGE:
@@ -40,7 +40,7 @@ async def post_snapshot(request: Request) -> web.StreamResponse:
 
 
 async def get_snapshots(request: Request) -> web.StreamResponse:
-    """List the domain's snapshots, oldest first, and the clones that need them; clones of others are only counted."""
+    """List a domain's snapshots, oldest first, and its clones; clones that the user may not read are only counted."""
     root, clones = _head(request), request.service.component(Clones)
     found, pins = await ask(request, "list", root), (await ask(request, "pins", root))["pins"]
     named = await clones.allowed(pins, request.principal, Right.READ)
@@ -56,12 +56,12 @@ async def get_snapshots(request: Request) -> web.StreamResponse:
 
 
 async def get_snapshot(request: Request) -> web.StreamResponse:
-    """Answer with one snapshot."""
+    """Respond with one snapshot."""
     return respond(await find_snapshot(request, _head(request), _number(request)))
 
 
 async def delete_snapshot(request: Request) -> web.StreamResponse:
-    """Delete a snapshot, and the copies that only this snapshot needs."""
+    """Delete a snapshot, and the copies of objects that only this snapshot needs."""
     root, number = _head(request), _number(request)
     await request.service.component(Clones).release(root, request.principal, number)
     await remove_snapshot(request, root, number)
@@ -87,7 +87,7 @@ async def post_restore(request: Request) -> web.StreamResponse:
 
 
 async def get_diff(request: Request) -> web.StreamResponse:
-    """Answer with the differences between a snapshot and another one (`to`), or the domain as it is now."""
+    """Respond with the differences between a snapshot and the snapshot `to` or the domain's current state."""
     root, number, to = _head(request), _number(request), request.number("to")
     found = await ask(request, "diff", root, number=number, to=to)
     before = (await find_snapshot(request, root, number))["root"]
@@ -102,13 +102,13 @@ async def get_diff(request: Request) -> web.StreamResponse:
 
 
 async def get_changes(request: Request) -> web.StreamResponse:
-    """List the changes between the snapshot `since` (0: the beginning) and the newest one, in pages.
+    """List the changes between the snapshot `since` (0: the beginning) and the newest snapshot, in pages.
 
-    `marker` is that of the previous page. With `wait`, wait up to that many seconds for a snapshot after `since`.
+    `marker` is the marker of the previous page; `wait` is the time in seconds to wait for a snapshot after `since`.
     """
     root, since, until = _head(request), request.number("since"), 0
     if since is None:
-        raise BadRequest("since must be the number of a snapshot, or 0 for all changes.")
+        raise BadRequest("The parameter since must be the number of a snapshot, or 0 for all changes.")
     limit = request.number("limit") or MAX_CHANGES
     if limit > MAX_CHANGES:
         raise BadRequest(f"limit must be at most {MAX_CHANGES}.")
@@ -126,7 +126,7 @@ async def get_changes(request: Request) -> web.StreamResponse:
 
 
 async def _newest(request: Request, root: str, since: int, wait: int) -> int:
-    """Return the number of the newest snapshot, after waiting up to `wait` seconds for one later than `since`."""
+    """Return the newest snapshot's number, after waiting up to `wait` seconds for a snapshot later than `since`."""
     clock = request.service.clock
     end = clock.monotonic() + wait
     while True:
@@ -145,7 +145,7 @@ async def _newest(request: Request, root: str, since: int, wait: int) -> int:
 
 
 async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
-    """Return a shortest path to each object below the group `root`, by the id of the object in the domain of `head`."""
+    """Return a dict that maps the id, in the domain of `head`, of each object below `root` to a shortest path."""
     owners = request.service.owners
     found, groups = {moved_id(root, root, head): "/"}, {root: ""}
     while groups:
@@ -166,7 +166,7 @@ async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
 def _head(request: Request) -> str:
     """Return the root group's id of the request's domain; raise `Forbidden` for a snapshot."""
     if "snapshot" in request.domain.record:
-        raise Forbidden(f"{request.domain.path} is a snapshot, and has no snapshots: name the domain itself.")
+        raise Forbidden(f"{request.domain.path} is a snapshot and has no snapshots: name its domain instead.")
     return request.domain.root_group
 
 

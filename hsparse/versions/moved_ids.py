@@ -1,4 +1,4 @@
-"""Translation of the ids in an object's JSON when it is read in another tree: of a snapshot, a clone or a domain.
+"""Translate the ids in an object's JSON that is read in another tree: of a snapshot, a clone or a domain.
 
 Ids are the plain values of the keys `id`, `root`, `type` and `chunk_table`, and the targets of references. Quotes
 within texts are escaped in stored JSON, so keys are found without parsing. Attribute values are parsed only if a type
@@ -77,7 +77,7 @@ def _moved_value(kind: Json, value: Json, root: str, to: str) -> Json:
 def _is_element(value: list[Json], fields: list[Json]) -> bool:
     """Return whether a list is one element of a compound type rather than a list of elements.
 
-    If a field has a type that is not nested, its value decides: in an element, this value is not a list.
+    A field whose type is not nested decides: in an element, the field's value is not a list.
     """
     if len(value) != len(fields):
         return False

@@ -1,4 +1,4 @@
-"""Preservation of a domain's objects: before an object changes, it is copied, once in each epoch.
+"""Preserve the objects of a domain with snapshots: before an object changes, it is copied, once in each epoch.
 
 The epoch of a domain is the number of its last snapshot. Two nodes may preserve the same object: the first copy stays,
 and each node has stored a copy before its change. The object that a node copies has not changed since the snapshot,
@@ -22,9 +22,9 @@ from hsparse.versions.version_note import VersionNote
 
 Expected = Callable[[str | None], bool]
 MOST_KNOWN = 100_000
-"""The most objects of a domain that are remembered as preserved; a forgotten object is preserved once more."""
+"""The most objects of a domain that are remembered as preserved; a forgotten object is preserved again."""
 MOST_EXTENTS = 32
-"""With more snapshots, a new chunk is marked as `ABSENT` in them without a check that an extent includes it."""
+"""With more snapshots, a new chunk is marked as `ABSENT` in them without checking whether an extent includes it."""
 
 
 class Preserved:
@@ -49,7 +49,7 @@ class Preserved:
     ) -> None:
         """Preserve an object that is about to be changed or, with `remote`, that another node may change.
 
-        `PreconditionFailed` is raised if `is_expected` refuses the object's etag (None: no object).
+        Raises `PreconditionFailed` if `is_expected` returns False for the object's etag (None: no object).
         """
         if not self._bases or rest in self._done or not is_kept(rest):
             return
@@ -98,7 +98,7 @@ class Preserved:
 
 
 class DomainVersions:
-    """The `Preserved` of each domain, by root group; a domain's note is read on first use."""
+    """A cache of the `Preserved` of domains, by root group; the note of a domain is read on first use."""
 
     def __init__(self, read: Callable[[str], Awaitable[Preserved]], most: int = 10_000) -> None:
         self._read = read
@@ -106,7 +106,7 @@ class DomainVersions:
         self._renewals = 0
 
     async def of(self, root: str, *, confirm: bool = False) -> Preserved:
-        """Return the `Preserved` of a domain; with `confirm` its note is read again."""
+        """Return the `Preserved` of a domain; with `confirm`, read the domain's note again."""
         known = self._known.get(root)
         while known is None or confirm:
             renewals = self._renewals

@@ -1,9 +1,9 @@
-"""Restore of a domain to a snapshot, object by object, by ordinary changes; it can be resumed after an interruption.
+"""Restore a domain to a snapshot, object by object, by ordinary changes; an interrupted restore can be resumed.
 
-Chunks are put first, then the records that show them. Then objects that did not exist are deleted, records before
-chunks. Readers thus never see elements that are not there yet, or not any more. After each step, all nodes compare
-their cached objects with the store. A restore keeps objects that were created after it began. It does replace or delete
-chunks that changed after it began, because other elements of such a chunk are older.
+Chunks are put first, then the records of their datasets. Then objects that did not exist at the snapshot are deleted,
+records before chunks. Readers thus see no dataset whose chunks are missing. After each step, all nodes compare their
+cached objects with the store. A restore keeps objects that were created after the restore began, but replaces or
+deletes chunks that changed after the restore began, because other elements of such a chunk are older.
 
 A dataset's record gets a newer generation, so that operations planned for the previous extent are refused. Elements
 outside the restored extent are erased before it grows, because a chunk may be newer than the record.
@@ -57,7 +57,7 @@ class Restoring:
         """The number of objects that were changed."""
 
     async def run(self, step: Step) -> None:
-        """Restore the objects that the step is about and that differ from the snapshot."""
+        """Restore the objects of this step that differ from the snapshot."""
         if step is Step.PUT:
             chunks, records = await self._different()
             await gather_each(self._put_chunk, chunks.items(), AT_ONCE)
@@ -67,7 +67,7 @@ class Restoring:
         await gather_each(self._delete, gone, AT_ONCE)
 
     async def nbytes(self) -> int:
-        """Return about how many bytes a restore adds: the objects it puts, and copies of any it replaces or deletes."""
+        """Return the approximate number of bytes that a restore adds: new objects, and copies of replaced ones."""
         chunks, records = await self._different()
         now = await self._store.trees.head_sources(self._base.root)
         before = await self._store.trees.sources(self._base)
@@ -76,7 +76,7 @@ class Restoring:
         return sum(max(entry.size, OBJECT_BYTES) for entry in put)
 
     async def _different(self) -> tuple[dict[str, int], list[str]]:
-        """Return the chunks that differ, each with the bytes of memory to restore it, and the records that differ."""
+        """Return a pair: a dict that maps differing chunks to bytes of memory to restore them, and differing records."""
         trees = self._store.trees
         before = await trees.sources(self._base)
         now = await trees.head_sources(self._base.root)
@@ -90,7 +90,7 @@ class Restoring:
         return chunks, sorted(records & before.keys())
 
     async def _gone(self) -> list[str]:
-        """Return the objects to delete: all that the snapshot does not show, except any created during the restore."""
+        """Return the objects to delete: objects that are not in the snapshot and existed when the restore began."""
         trees = self._store.trees
         before = await trees.sources(self._base)
         known = before.keys() | (await trees.sources(self._kept)).keys()
@@ -101,7 +101,7 @@ class Restoring:
         return [rest for rest in gone if not is_delta_key(rest)]
 
     async def _unshown(self, there: Iterable[str], before: Container[str]) -> list[str]:
-        """Return the objects in `there` that the snapshot does not show."""
+        """Return the objects in `there` that are not in the snapshot."""
         had = self._store.trees.had
         return [rest for rest in there if rest not in before or not await had(self._base, rest)]
 
@@ -127,7 +127,7 @@ class Restoring:
                 continue
             self.changed += 1
             return
-        raise PreconditionFailed(f"Other writers keep changing {key}; restore again.")
+        raise PreconditionFailed(f"Other writers keep changing {key}: stop them, and restore again.")
 
     async def _put_record(self, rest: str) -> None:
         store, base = self._store, self._base
@@ -167,7 +167,7 @@ class Restoring:
 
 
 def record_of(rest: str) -> str:
-    """Return the key, without the domain's prefix, of the record that an object is part of; empty for a chunk."""
+    """Return the key, without the domain's prefix, of the record that an object is part of, or "" for a chunk."""
     if is_delta_key(rest):
         folder = rest.partition(".record/")[0]
         kind = {"g": "group", "d": "dataset", "t": "datatype"}[folder[0]] if folder else "group"
@@ -180,7 +180,7 @@ def _same(entry: Entry, now: Entry | None) -> bool:
 
 
 def _newer(record: Record, now: Record, time: float) -> Record:
-    """Return a dataset's restored record, with a generation newer than both records have."""
+    """Return a dataset's restored record with a generation that is newer than the generation of both records."""
     if not record.get("shape", {}).get("maxdims"):
         return record
     last = max(generation(record), generation(now))

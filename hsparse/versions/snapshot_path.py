@@ -13,6 +13,6 @@ def snapshot_path(path: str, number: int) -> str:
 
 
 def parsed_snapshot(path: str) -> tuple[str, int] | None:
-    """Return the domain's path and the number in the path of a snapshot, or None for any other path."""
+    """Return a pair: the domain's path and the number in a snapshot's path; return None for any other path."""
     match = _SNAPSHOT.fullmatch(path)
     return None if match is None else (match[1], int(match[2]))

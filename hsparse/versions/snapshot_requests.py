@@ -1,4 +1,4 @@
-"""Requests of handlers to the data nodes about the snapshots of a domain."""
+"""Requests that handlers send to data nodes about the snapshots of a domain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.wire.record_message import AskStore, Forget
 
 
 async def take_snapshot(request: Request, root: str, message: str) -> Record:
-    """Take and return a snapshot of the domain of `root`; a number whose path another domain has is skipped."""
+    """Take and return a snapshot of the domain of `root`; skip a number if a domain has the snapshot's path."""
     while True:
         begun = await ask(request, "begin", root, author=request.principal.name, message=message)
         tree = begun["root"]
@@ -30,7 +30,7 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
 
 
 async def remove_snapshot(request: Request, root: str, number: int) -> None:
-    """Delete a snapshot of the domain of `root`, and the copies that only this snapshot needs."""
+    """Delete a snapshot of the domain of `root`, and the copies of objects that only this snapshot needs."""
     gone = await ask(request, "remove", root, number=number)
     await tell(
         request, root
@@ -50,7 +50,7 @@ async def _is_taken(request: Request, path: str) -> bool:
 
 
 async def find_snapshot(request: Request, root: str, number: int) -> Record:
-    """Return a snapshot of the domain of `root`; the message of `NotFound` lists the existing ones."""
+    """Return a snapshot of the domain of `root`; raise `NotFound` with the numbers of all existing snapshots."""
     snapshots: list[Record] = (await ask(request, "list", root))["snapshots"]
     for one in snapshots:
         if one["snapshot"] == number:

@@ -1,11 +1,11 @@
-"""The trees in which snapshots are read. A tree shows the objects of a domain as they were, under ids of its own.
+"""Read snapshots as trees. A tree has the objects of a domain as they were at a snapshot, under the tree's own ids.
 
 An object at snapshot n is the copy with the smallest epoch >= n or, without such a copy, the present object. The
 present object is read first, and the copies are listed afterwards: a change stores its copy before it is made, so if no
 copy is listed, the object had not changed when it was read.
 
-A chunk outside the extent that its dataset had is not part of the snapshot, even if it is stored. A new chunk there
-therefore needs no copy that marks it as absent, so appends cost nothing extra.
+A chunk outside the extent that its dataset had is not part of the snapshot, even if the chunk is stored. A new chunk
+outside the extent needs no copy that marks it as absent, so appends need no additional puts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from hsparse.versions.version_keys import (
 from hsparse.wire.message import Record
 
 MOST_KNOWN = 10_000
-"""The most trees, and extents of datasets, that are remembered."""
+"""The most trees, and the most extents of datasets, that are cached."""
 MOST_LISTED = 200_000
-"""The most objects in remembered listings, apart from the last one; listings of a snapshot never change."""
+"""The most objects in cached listings, in addition to the last listing; listings of a snapshot never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class SnapshotTrees:
     """Reads the trees of a store's snapshots; `store` contains both the domains and these trees."""
 
     def __init__(self, store: ObjectStore, clock: Clock, confirms: Callable[[], bool]) -> None:
-        """If `confirms()`, check after each read that the snapshot exists: this node may not be told of deletions."""
+        """If `confirms()` is true (this node may miss deletions), check after each read that the snapshot exists."""
         self._store = store
         self._clock = clock
         self._confirms = confirms
@@ -135,9 +135,9 @@ class SnapshotTrees:
         return TreeBase(found["root"], found["token"], found["snapshot"], tree)
 
     async def forget(self, root: str, trees: Sequence[str], ending: Sequence[str]) -> None:
-        """Forget a domain's trees, except the trees of the root groups `trees`, and wait until no task reads them.
+        """Forget a domain's trees, except those with the root groups `trees`, and wait until no task reads these trees.
 
-        The trees of `ending` snapshots are not read from now on.
+        The trees with the root groups `ending` are of snapshots that are being deleted, and are never read again.
         """
         kept = {tree[2:19] for tree in trees}
         gone = {
@@ -158,11 +158,11 @@ class SnapshotTrees:
             await self._idle.wait()
 
     def forget_bases(self) -> None:
-        """Forget which trees exist, so that the store is asked again."""
+        """Forget which trees exist, so that they are looked up in the store again."""
         self._bases.clear()
 
     async def get(self, base: TreeBase, key: str) -> Stored:
-        """Return an object as it was at the snapshot; raise `NotFound` if it did not exist."""
+        """Return an object as it was at the snapshot; raise `NotFound` if the object did not exist."""
         return await self._read(base, key, self._store.get)
 
     async def get_range(self, base: TreeBase, key: str, start: int, length: int | None) -> Stored:
@@ -195,9 +195,9 @@ class SnapshotTrees:
         return Stored(data, base.tree, len(data))
 
     async def _check_kept(self, base: TreeBase, key: str) -> None:
-        """Raise `Gone` if a snapshot was deleted, alone or with its domain, which may happen once no clone needs it.
+        """Raise `Gone` if a snapshot was deleted, alone or with its domain.
 
-        Its tree would otherwise read as if objects were absent or had their present state.
+        Without this check, objects of the deleted snapshot would seem absent, or be read in their present state.
         """
         own = replace(base, tree=tree_root(base.root, base.token, base.number))
         if await self._stored_base(own.tree[2:19]) != own:
@@ -227,7 +227,7 @@ class SnapshotTrees:
             raise NotFound(f"There is no object {rest}.") from None
 
     async def copy_of(self, base: TreeBase, rest: str) -> Entry | None:
-        """Return the copy of an object that a snapshot shows, or None if the object has not changed since."""
+        """Return an object's copy that belongs to a snapshot, or None if the object has not changed since."""
         prefix = base.copies
         after = copy_key(prefix, rest, base.number - 1)
         async for page in self._store.list(f"{prefix}{rest}/", start_after=after):
@@ -279,7 +279,7 @@ class SnapshotTrees:
         return entries
 
     async def head_sources(self, root: str, start: str = "") -> dict[str, Entry]:
-        """Map the keys, without the domain's prefix, that begin with `start` to the domain's present objects."""
+        """Return a dict that maps keys (without the domain's prefix) that begin with `start` to present objects."""
         return {
             rest: entry
             async for page in self._store.list(domain_prefix(root) + start)
@@ -288,7 +288,7 @@ class SnapshotTrees:
         }
 
     async def sources(self, base: TreeBase, start: str = "") -> dict[str, Entry]:
-        """Map a snapshot's objects, and chunks created later outside an extent (`had`), to the objects to read."""
+        """Return a dict that maps a snapshot's keys, and later chunks outside extents (see `had`), to stored objects."""
         there = await self.head_sources(base.root, start)
         first: dict[str, Entry] = {}
         async for page in self._store.list(base.copies + start):

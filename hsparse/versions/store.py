@@ -49,14 +49,14 @@ R = TypeVar("R")
 LEASE_CHECK_SECONDS = 0.05
 """Seconds between two checks of the lease while the store has not answered a change."""
 AT_ONCE = 32
-"""How many objects are preserved concurrently."""
+"""The number of objects that are preserved concurrently."""
 PAGE_KEYS = 1000
 METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "delete_if_match")
 ROOT_GROUP = ".group.json"
 
 
 class PreservingStore(DelegatingStore):
-    """An `ObjectStore` over another one, with snapshots of its domains."""
+    """An `ObjectStore` over another store, with snapshots of its domains."""
 
     def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
         super().__init__(store)
@@ -64,7 +64,7 @@ class PreservingStore(DelegatingStore):
         self.clock = clock
         self.ownership = ownership
         self.used: bool | None = None
-        """Whether the store has snapshots, or None if that is unknown."""
+        """Whether the store has snapshots, or None if the schema has not been read yet."""
         self.trees = self.below.snapshots = SnapshotTrees(self, clock, self._may_be_untold)
         self.versions = DomainVersions(self._preserved)
         self.notes = DeletionNotes(store, clock)
@@ -74,7 +74,7 @@ class PreservingStore(DelegatingStore):
         self._confirmed = False
 
     async def is_used(self, *, confirm: bool = False) -> bool:
-        """Return whether any domain of the store may have snapshots."""
+        """Return whether any domain of the store may have snapshots; with `confirm`, read the store's schema again."""
         self._notice_era()
         confirm = confirm or not self._confirmed
         if self.used or (self.used is False and not confirm):
@@ -103,7 +103,7 @@ class PreservingStore(DelegatingStore):
             self.below.forget_all()
 
     def _may_be_untold(self) -> bool:
-        """Return whether a snapshot may be deleted without this node being told first."""
+        """Return whether a snapshot may be deleted before this node receives the message about the deletion."""
         return not (self.ownership.hears_all and self.ownership.may_change(self.ownership.term))
 
     def begin_use(self) -> None:
@@ -158,7 +158,7 @@ class PreservingStore(DelegatingStore):
         return await self.below.presigned(key, seconds)
 
     async def _base(self, key: str) -> TreeBase | None:
-        """Return the `TreeBase` of the tree that a key belongs to, or None for a key of the store below."""
+        """Return the `TreeBase` of the snapshot's tree that a key belongs to, or None for any other key."""
         return await self.trees.base_of(key) if key.startswith(TREE) and is_object_key(key) else None
 
     async def _base_read(self, key: str) -> TreeBase | None:
@@ -171,7 +171,7 @@ class PreservingStore(DelegatingStore):
         return base
 
     async def _snapshot_domain(self, key: str) -> Stored | None:
-        """Return the record of `<path>@<number>`, the domain as which a snapshot is read; None for any other key.
+        """Return the domain record of a snapshot, at the path `<path>@<number>`, or None for any other key.
 
         Its rights are the present rights of the domain `<path>`. An ordinary domain may have a path of this form.
         """
@@ -285,7 +285,7 @@ class PreservingStore(DelegatingStore):
         try:
             while not task.done():
                 if not self.ownership.may_change(term):
-                    raise Unanswered(f"Another node may own {key} by now.")
+                    raise Unanswered(f"This node lost its lease, and another may own {key}: send it again.")
                 await asyncio.wait([task], timeout=LEASE_CHECK_SECONDS)
             return task.result()
         finally:
@@ -335,7 +335,7 @@ def root_of(key: str) -> str:
 
 
 def _with_prefixes(entries: Sequence[Entry], prefix: str, start_after: str) -> Page:
-    """Return a page of entries in which the entries below a folder are replaced by the folder."""
+    """Return a page in which all entries below a folder are replaced by the folder's prefix."""
     there: list[Entry] = []
     folders: dict[str, None] = {}
     for entry in entries:

@@ -23,7 +23,7 @@ from hsparse.versions.snapshot_path import parsed_snapshot
 ABSENT = b""
 """The content of a copy that marks an object as not existing."""
 MARK = bytes.fromhex("b45e")
-"""The first bytes of the ids of a snapshot's tree; few other domains have them."""
+"""The first bytes of the ids of a snapshot's tree; ids of few other domains begin with these bytes."""
 CLONE_MARK = bytes.fromhex("c10e")
 """The first bytes of the ids of a clone."""
 TREE = f"db/{MARK.hex()}"
@@ -54,7 +54,7 @@ def is_kept(rest: str) -> bool:
 
 
 def chunk_of(rest: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the dataset record's key, without the domain's prefix, and a chunk's scaled coordinates, or None."""
+    """Return a pair for a chunk's key (the dataset record's key, scaled coordinates), or None for any other key."""
     scaled = chunk_of_key(rest) if rest.startswith("d/") else None
     return None if scaled is None else (f"{'/'.join(rest.split('/', 2)[:2])}/.dataset.json", scaled)
 
@@ -75,7 +75,7 @@ def copy_key(prefix: str, rest: str, epoch: int) -> str:
 
 
 def parsed_copy(prefix: str, key: str) -> tuple[str, int]:
-    """Return the key of the copied object, without the domain's prefix, and the epoch of the copy at `key`."""
+    """Return a pair for the copy at `key`: the copied object's key, without the domain's prefix, and the epoch."""
     rest, _, epoch = key.removeprefix(prefix).rpartition("/")
     return rest, int(epoch[1:])
 
@@ -91,7 +91,7 @@ def base_key(tree: str) -> str:
 
 
 def snapshot_of_key(key: str) -> tuple[str, int] | None:
-    """Return the path, without its leading slash, and the number if a key is that of a snapshot's domain record."""
+    """Return a pair for the key of a snapshot's domain record (path without leading slash, number), or None."""
     if "@" not in key or not key.endswith(_RECORD):
         return None
     return parsed_snapshot(key.removesuffix(_RECORD))

@@ -1,4 +1,4 @@
-"""The note of a domain's snapshots: one object, changed only by conditional puts."""
+"""The note of a domain: one object that lists the domain's snapshots and is changed only by conditional puts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.version_keys import note_key, tree_root
 
 UNSEALED_SECONDS = 600.0
-"""Seconds after which an unsealed snapshot counts as given up."""
+"""Seconds after which a snapshot that is not sealed counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
-    """A snapshot; `root` is the root group's id in its tree. It can be read once it is `sealed`, until it is `ending`.
+    """A snapshot; `root` is the root group's id in its tree. It can be read from when it is sealed until it is ending.
 
-    The objects that an ending snapshot shows are kept until no node reads it any more.
+    The copies of an ending snapshot are kept until no node reads the snapshot any more.
     """
 
     number: int
@@ -49,8 +49,8 @@ class Pin:
 class VersionNote:
     """The snapshots of the domain of `root`; `epoch` is the number of the last snapshot that was ever begun.
 
-    `token` names the series: after all snapshots are deleted, a new series begins with number 1. `etag` is that of the
-    stored note, empty for a note that is not stored.
+    `token` names the series: after all snapshots are deleted, a new series begins with number 1. `etag` is the stored
+    note's etag, or empty if the note is not stored.
     """
 
     root: str
@@ -61,7 +61,7 @@ class VersionNote:
     etag: str = ""
 
     def find(self, number: int) -> SnapshotNote:
-        """Return a snapshot that can be read; raise `NotFound` if there is none with this number."""
+        """Return the snapshot with this number; raise `NotFound` if no such snapshot can be read."""
         for one in self.snapshots:
             if one.number == number and one.sealed:
                 return one
@@ -69,14 +69,14 @@ class VersionNote:
         raise NotFound(f"There is no snapshot {number}; there are {known}.")
 
     def begun(self, time: float, author: str, message: str) -> VersionNote:
-        """Return the note with a new, unsealed snapshot and without the snapshots that were given up."""
+        """Return the note with a new, unsealed snapshot and without abandoned snapshots."""
         number = self.epoch + 1
         new = SnapshotNote(number, tree_root(self.root, self.token, number), time, author, message)
         kept = tuple(one for one in self.snapshots if one.sealed or time - one.time < UNSEALED_SECONDS)
         return replace(self, epoch=number, snapshots=(*kept, new))
 
     def sealed(self, tree: str, time: float) -> VersionNote:
-        """Return the note with the snapshot of root `tree` sealed; raise `Conflict` if it was given up or deleted."""
+        """Return the note with the snapshot of root `tree` sealed; raise `Conflict` if it was abandoned or deleted."""
         if all(one.root != tree or one.ending for one in self.snapshots):
             raise Conflict(
                 "The snapshot took too long and was given up, or it was deleted; take another one."
@@ -92,7 +92,7 @@ class VersionNote:
         return replace(self, snapshots=kept)
 
     def ended(self, number: int, time: float) -> VersionNote:
-        """Return the note with a snapshot marked as ending; raise `NotFound`, or `Conflict` if a clone needs it."""
+        """Return the note with a snapshot marked as ending; raise `Conflict` if a clone needs it, or `NotFound`."""
         if any(one.number == number and one.ending for one in self.snapshots):
             return self
         gone = self.find(number)
@@ -132,7 +132,7 @@ class VersionNote:
 
 
 async def read_note(store: ObjectStore, root: str) -> VersionNote | None:
-    """Return the note of a root group's domain, or None without one; raise `Corrupt` if it is damaged."""
+    """Return the note of a root group's domain, or None if it has no note; raise `Corrupt` if the note is damaged."""
     key = note_key(root)
     try:
         stored = await store.get(key)

@@ -1,4 +1,4 @@
-"""The store's answers to a service node about snapshots and clones: take, seal, remove, restore and compare them.
+"""Answer a service node's requests about snapshots and clones: take, seal, remove, restore and compare them.
 
 A snapshot is begun in the note of its domain, by a conditional put. Every data node is told, and answers once its
 earlier changes have ended; all later changes preserve the objects. Then the snapshot is sealed and can be read. After a
@@ -63,7 +63,7 @@ COPY_MEMORY = 512 * 1024 * 1024
 COPY_SECONDS = 3600.0
 """The most seconds that one of many copies waits for memory."""
 MOST_FOUND = 100_000
-"""The most changes between snapshots that are remembered; the last comparison is always remembered."""
+"""The most changes between snapshots that are cached; the last comparison is always cached."""
 
 
 class VersionedStore(PreservingStore):
@@ -79,7 +79,7 @@ class VersionedStore(PreservingStore):
         self._found: BoundedCache[tuple[str, ...], list[Json]] = BoundedCache(
             MOST_FOUND, sys.maxsize, entry_size=0
         )
-        """The changes between snapshots, by the compared snapshots; they never change."""
+        """Maps pairs of snapshots to the changes between them, which never change."""
 
     async def answer(self, question: str, arguments: Json) -> Json:
         answers: dict[str, Callable[..., Awaitable[Json]]] = {
@@ -122,7 +122,7 @@ class VersionedStore(PreservingStore):
         return await self.below.clone_of(storage_key(root))
 
     async def _begin(self, root: str, author: str, message: str) -> Json:
-        """Begin a snapshot of a domain, and remove the traces of snapshots that were given up."""
+        """Begin a snapshot of a domain, and remove the traces of abandoned snapshots."""
         if not self.ownership.hears_all:
             raise Unsupported(
                 "Several servers write to this store without telling each other: snapshots need one server, or a "
@@ -165,7 +165,7 @@ class VersionedStore(PreservingStore):
             self.begin_use()
 
     async def _tell(self, root: str) -> Json:
-        """Read the snapshots of a domain again; on return, this node reads no snapshot that is ending."""
+        """Read the note of a domain's snapshots again; after that, this node reads no ending snapshot."""
         self.begin_use()
         self.below.forget(root)
         known = await self.versions.renew(root)
@@ -175,7 +175,7 @@ class VersionedStore(PreservingStore):
         return {}
 
     async def _seal(self, root: str, tree: str) -> Json:
-        """Allow reads of a snapshot; `tree` names it, because a late message may find another one with its number."""
+        """Allow reads of the snapshot `tree`; a number would not do, because a new snapshot may have the same one."""
         await self._await_late_changes()
         time = self.clock.now()
         note = await self._change(root, lambda note: note.sealed(tree, time))
@@ -196,7 +196,7 @@ class VersionedStore(PreservingStore):
         return {}
 
     async def _remove(self, root: str, number: int) -> Json:
-        """Mark a snapshot as ending. Once all nodes know, the caller abandons it and collects its copies."""
+        """Mark a snapshot as ending. After all nodes were told, the caller abandons it and collects its copies."""
         time = self.clock.now()
         note = await self._change(root, lambda note: note.ended(number, time))
         gone = next(one for one in note.snapshots if one.number == number)
@@ -285,7 +285,7 @@ class VersionedStore(PreservingStore):
             await self._change(root, lambda note: note.unpinned(clone))
 
     async def _materialize(self, root: str) -> Json:
-        """Copy the objects that a clone shares into the clone; return the number of copies and the base's root."""
+        """Copy the objects that a clone shares into the clone; return the number of copies and the base's root id."""
         clone = await self._as_clone(root)
         if clone is None or clone.base is None:
             return {"copied": 0, "base": None}
@@ -308,7 +308,7 @@ class VersionedStore(PreservingStore):
         return {"copied": copied, "base": base.root}
 
     async def _materialized_bytes(self, root: str) -> Json:
-        """Return how many more bytes a clone takes once it is materialized."""
+        """Return the number of bytes that materializing a clone adds to the store."""
         clone = await self._as_clone(root)
         shared = [] if clone is None else await self._shared(clone)
         return {"bytes": sum(max(entry.size, OBJECT_BYTES) for entry in shared)}
@@ -335,7 +335,7 @@ class VersionedStore(PreservingStore):
     async def _restore(self, root: str, number: int, kept: int, step: str) -> Json:
         """Carry out one step of restoring a domain to a snapshot; return the number of changed objects.
 
-        `kept` is the snapshot taken before. `NotFound` is raised if one is deleted meanwhile: its objects may be gone.
+        `kept` is the snapshot taken before the restore. Raises `NotFound` if either snapshot is deleted meanwhile.
         """
         base, before = await self._base_at(root, number), await self._base_at(root, kept)
         restoring = Restoring(self, base, before, self.memory)
@@ -345,16 +345,16 @@ class VersionedStore(PreservingStore):
             await asyncio.sleep(LATE_SECONDS)  # late changes must be stored before nodes compare their caches
             raise
         if (await self._base_at(root, number), await self._base_at(root, kept)) != (base, before):
-            raise NotFound(f"The snapshot {number} was deleted meanwhile.")
+            raise NotFound(f"The snapshot {number} was deleted during the restore.")
         return {"changed": restoring.changed}
 
     async def _restored_bytes(self, root: str, number: int) -> Json:
-        """Return about how many bytes a restore adds to a domain."""
+        """Return the approximate number of bytes that a restore adds to a domain."""
         base = await self._base_at(root, number)
         return {"bytes": await Restoring(self, base, base, self.memory).nbytes()}
 
     async def _diff(self, root: str, number: int, to: int | None) -> Json:
-        """Return the change of each object between a snapshot and another one (None: now); see `by_object`.
+        """Return the change of each object between two snapshots (None: the current state); see `by_object`.
 
         Datasets also have the number of `elements` that differ, None if they are not counted.
         """
@@ -378,7 +378,7 @@ class VersionedStore(PreservingStore):
         return {id: one | {"elements": elements.get(id)} for id, one in found.items()}
 
     async def _dataset(self, id: str, number: int, to: int | None, after: dict[str, Entry]) -> Json | None:
-        """Return the record of a dataset after the changes or, if it is deleted, before them."""
+        """Return a dataset's record after the changes or, if the dataset was deleted, before the changes."""
         key = storage_key(id)
         if rest_of(key) not in after:
             tree = (await self._base_at(root_of(key), number)).tree
@@ -388,14 +388,14 @@ class VersionedStore(PreservingStore):
         return None if state.value is None else state.value.record
 
     async def _changes(self, root: str, number: int, to: int, marker: str, limit: int) -> Json:
-        """Return at most `limit` changes between two snapshots, and the marker of the last one if there are more."""
+        """Return at most `limit` changes between two snapshots and, if there are more, the last change's marker."""
         found = await self._differences(root, number, to)
         first = bisect_right(found, marker, key=lambda one: one["marker"])
         page = found[first : first + limit]
         return {"changes": page, "marker": page[-1]["marker"] if first + limit < len(found) else None}
 
     async def _differences(self, root: str, number: int, to: int) -> list[Json]:
-        """Return all changes between two snapshots (0: the empty domain); the changes are remembered."""
+        """Return all changes between two snapshots (0: the empty domain); cache the changes."""
         bases = [await self._base_at(root, one) for one in (number, to) if one]
         between = (root, *(base.tree for base in bases))
         if (found := self._found.use(between)) is None:
@@ -411,7 +411,7 @@ class VersionedStore(PreservingStore):
         return differences(root, before, after)
 
     async def _sources(self, root: str, number: int | None) -> dict[str, Entry]:
-        """Map the objects of a snapshot (None: now, 0: the empty domain) to the stored objects they are read from."""
+        """Map a snapshot's objects (None: the current state, 0: the empty domain) to the stored objects to read."""
         if number is None:
             return await self.trees.head_sources(root)
         return await self._shown(await self._base_at(root, number)) if number else {}
@@ -431,13 +431,13 @@ class VersionedStore(PreservingStore):
     async def _base_at(self, root: str, number: int) -> TreeBase:
         note = await read_note(self.below, root)
         if note is None:
-            raise NotFound(f"There is no snapshot {number}; there are none.")
+            raise NotFound(f"There is no snapshot {number}; the domain has no snapshots.")
         base = TreeBase(root, note.token, number, note.find(number).root)
         self.trees.learn(base)
         return base
 
     async def _sweep(self, min_age: float, dry_run: bool) -> Json:
-        """Delete unneeded objects older than `min_age` seconds; return the objects and bytes by root group or key."""
+        """Delete unneeded objects older than `min_age` seconds; map root groups or keys to deleted objects and bytes."""
         before = self.clock.now() - min_age
         found: dict[str, list[Entry]] = {}
         notes: dict[str, VersionNote | None] = {}
@@ -465,7 +465,7 @@ class VersionedStore(PreservingStore):
         return {name: [len(some), sum(entry.size for entry in some)] for name, some in found.items()}
 
     async def _settled(self, note: VersionNote, before: float) -> VersionNote | None:
-        """Give up old unsealed snapshots, remove pins of lost clones, and collect unneeded copies; return the note."""
+        """Abandon old unsealed snapshots, remove pins of lost clones, and collect unneeded copies; return the note."""
         for one in note.snapshots:
             if not one.sealed and one.time <= before:
                 await self._abandon(note.root, one.root)
@@ -486,7 +486,7 @@ class VersionedStore(PreservingStore):
         return note is not None and key in [base_key(one.root) for one in note.snapshots]
 
     async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
-        """Change the note of a domain and return the new note; raise `NotFound` if there is none."""
+        """Change the note of a domain and return the new note; raise `NotFound` if the domain has no note."""
         for _ in range(MAX_CHANGE_ATTEMPTS):
             note = await read_note(self.below, root)
             if note is None:

@@ -1,4 +1,4 @@
-"""The store and the ownership that a data node uses instead of its own, so that domains have snapshots."""
+"""Wrap the store and the ownership of a data node, so that domains have snapshots."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class SoleVersions(SoleOwnership):
 
 
 def is_no_snapshot(name: str) -> bool:
-    """Return whether a name is not a snapshot's path; the rights of a snapshot's path depend on another domain."""
+    """Return whether a name is not a snapshot's path, because a snapshot's rights are those of another domain."""
     return "@" not in name or not name.startswith("/") or parsed_snapshot(name) is None
 
 
 def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
-    """Return the store and the ownership of a data node whose domains have snapshots."""
+    """Return a pair: the store and the ownership of a data node whose domains have snapshots."""
     return with_versions(store, ownership, SystemClock(), settings.data.chunk_bytes())
 
 
 def with_versions(
     store: ObjectStore, ownership: Ownership, clock: Clock, memory: int = COPY_MEMORY
 ) -> tuple[VersionedStore, Ownership]:
-    """Return a store with snapshots, which uses at most `memory` bytes for copies, and the data node's ownership."""
+    """Return a pair: a store with snapshots (at most `memory` bytes for copies) and the data node's ownership."""
     versioned = VersionedStore(store, ownership, clock, memory)
     if not ownership.always:
         return versioned, PartlyTrusted(ownership, is_no_snapshot)

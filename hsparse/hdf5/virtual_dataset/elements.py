@@ -319,9 +319,7 @@ class VirtualElements:
         """Raise `Conflict` for a dense source, and for a mapping that selects an element of its source twice."""
         for one in wanted:
             if not one.source.dataset.spec.sparse:
-                raise self._pieces.sources.unfit(
-                    one.name, "it is dense; sparse datasets need sparse sources."
-                )
+                raise self._pieces.sources.unfit(one.name, "it is dense, but the virtual dataset is sparse.")
             if any(repeats(piece.source) for piece in one.pieces):
                 raise self._pieces.sources.unfit(
                     one.name, "a mapping selects an element of it twice: use two mappings."

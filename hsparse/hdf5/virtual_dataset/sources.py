@@ -260,9 +260,7 @@ class Sources:
                 continue
             links.append(title)
             if why := left_out_reason(link):
-                raise LeftOut(
-                    f"A source of the virtual dataset {self.id} is not served in {place.path}: {why}"
-                )
+                raise LeftOut(f"A source of the virtual dataset {self.id} is left out of {place.path}: {why}")
             if len(links) > MAX_LINKS:
                 return None
             into: _SourcePlace | None = place

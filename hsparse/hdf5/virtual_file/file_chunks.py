@@ -29,8 +29,8 @@ class FileChunkPages:
     """A `ChunkPages` that adds `file` to each chunk of another `ChunkPages`. It supports one pass over all pages.
 
     `file` has the chunk's `address` and `size` in the file, in bytes. `stored` is true if the file has the bytes of the
-    stored object; otherwise the file has the chunk's unfiltered elements and the heap collections that the elements
-    refer to. In the stock layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks
+    stored object; otherwise the file has the chunk's unfiltered elements and the heap collections to which they
+    refer. In the stock layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks
     without an object come last, without a key. A sparse chunk without defined elements has no `file`.
 
     Pages raise the error that `changed` returns if a chunk has changed since the plan.
