@@ -120,7 +120,7 @@ def list_differences(args: argparse.Namespace, tree: ServerTree, output: Output)
         raise BadRequest(f"{domain} and {other} are different domains: name snapshots of one domain.")
     if number is None:
         if to is not None:
-            raise BadRequest(f"The snapshot comes first: hsparse diff {snapshot_path(domain, to)} {domain}")
+            raise BadRequest(f"Name the older one first: hsparse diff {snapshot_path(domain, to)} {domain}")
         number = _newest(tree, domain)
     found = tree.json("GET", f"/snapshots/{number}/diff", domain, to=to)
     for kind in ("group", "dataset", "datatype"):

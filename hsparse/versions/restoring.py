@@ -76,7 +76,7 @@ class Restoring:
         return sum(max(entry.size, OBJECT_BYTES) for entry in put)
 
     async def _different(self) -> tuple[dict[str, int], list[str]]:
-        """Return a pair: a dict that maps differing chunks to bytes of memory to restore them, and differing records."""
+        """Return a pair: differing chunks, each mapped to the bytes of memory to restore it, and differing records."""
         trees = self._store.trees
         before = await trees.sources(self._base)
         now = await trees.head_sources(self._base.root)

@@ -288,7 +288,7 @@ class SnapshotTrees:
         }
 
     async def sources(self, base: TreeBase, start: str = "") -> dict[str, Entry]:
-        """Return a dict that maps a snapshot's keys, and later chunks outside extents (see `had`), to stored objects."""
+        """Return a dict that maps a snapshot's keys, and later chunks outside extents (`had`), to stored objects."""
         there = await self.head_sources(base.root, start)
         first: dict[str, Entry] = {}
         async for page in self._store.list(base.copies + start):

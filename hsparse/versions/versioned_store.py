@@ -437,7 +437,7 @@ class VersionedStore(PreservingStore):
         return base
 
     async def _sweep(self, min_age: float, dry_run: bool) -> Json:
-        """Delete unneeded objects older than `min_age` seconds; map root groups or keys to deleted objects and bytes."""
+        """Delete unneeded objects older than `min_age` seconds; map root groups or keys to deleted counts and bytes."""
         before = self.clock.now() - min_age
         found: dict[str, list[Entry]] = {}
         notes: dict[str, VersionNote | None] = {}

@@ -118,7 +118,7 @@ def test_a_copy_that_is_another_file_is_refused(
     base = f"{url}/files{DOMAIN}?layout=structured" if made == "over HTTP" else str(copy)
     assert make(url, out, "--format", form, "--addresses", "file", "--base", base) == 2
     said = capsys.readouterr().err
-    assert "is not the file of the map" in said
+    assert "differs from the file of the map" in said
     assert f"hsparse export {DOMAIN} FILE --layout stock" in said
     assert not out.exists()
 

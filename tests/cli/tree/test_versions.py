@@ -129,9 +129,9 @@ def test_what_names_no_snapshot_is_refused(run: Run, old: str, folder: str) -> N
         ("restore", old): f"{old} names no snapshot: add its number, as in {old}@3; hsparse log lists them.",
         ("restore", f"{old}@7"): f"{old} has no snapshot 7; there are 1, 2.",
         ("snapshot", "-d", old): "names no snapshot",
-        ("snapshot", "-d", f"{old}@1", "-m", "x"): "leave -m out",
+        ("snapshot", "-d", f"{old}@1", "-m", "x"): "omit -m",
         ("diff", old, f"{old}@1"): f"Name the older one first: hsparse diff {old}@1 {old}",
-        ("diff", f"{old}@1", f"{folder}/other.h5"): "are two domains",
+        ("diff", f"{old}@1", f"{folder}/other.h5"): "are different domains",
         ("clone", old): "Name a domain and the new path",
     }
     for words, text in refused.items():

@@ -143,7 +143,7 @@ async def test_zarr_reads_the_domains_file(client: RestClient, tmp_path: Path) -
     kind = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
     made = await linked_dataset(client, "/references", [3], kind)
     refused = await client("GET", f"{made}/map", format="kerchunk", addresses="file")
-    assert "which differ in a file" in refused["error"]["message"]
+    assert "whose bytes differ in a file" in refused["error"]["message"]
 
 
 async def test_a_chunk_without_its_filters_cannot_be_referred_to(client: RestClient, tmp_path: Path) -> None:

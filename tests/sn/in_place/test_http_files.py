@@ -196,9 +196,9 @@ def test_a_file_that_is_changed_is_another_domain(kind: type[Handler], tmp_path:
     ("kind", "folder", "said"),
     [
         (NoRanges, "", "127.0.0.1 does not support range requests"),
-        (NoState, "", "127.0.0.1 does not tell the size and the state of"),
+        (NoState, "", "127.0.0.1 sends no size, or neither a strong ETag nor"),
         (Handler, "/none", "There is no"),
-        (Handler, "?a=b", "it should be like https://host/folder/"),
+        (Handler, "?a=b", "the URL must be like https://host/folder/"),
     ],
 )
 def test_servers_that_are_refused(

@@ -386,7 +386,7 @@ async def test_keys_of_files_are_refused(folder: Path) -> None:
     ("items", "said"),
     [
         (["/none/such"], "cannot be read"),
-        (["runs="], "nothing follows the ="),
+        (["runs="], "no place follows the ="),
         (["a/b=."], "cannot be a folder's name"),
         (["one=.", "one=.."], "already"),
     ],

@@ -133,7 +133,7 @@ def test_another_coo_matrix_stays_a_group(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("wide", "beyond its extent"), ("twice", "coordinates of another element")]
+    ("name", "said"), [("wide", "outside of the matrix's shape"), ("twice", "coordinates of another element")]
 )
 def test_elements_that_no_matrix_has_are_named(url: str, name: str, said: str) -> None:
     with hsparse.open(f"{url}/runs/coo.h5") as file, pytest.raises(hsparse.HsparseError, match=said):

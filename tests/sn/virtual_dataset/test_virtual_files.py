@@ -135,7 +135,7 @@ async def test_a_map_says_that_it_has_no_chunks(client: RestClient, pile: tuple[
         told = await client("GET", "/map", addresses="file", **form)
         assert told.status == 200, told.body
         for name in ("/v", "/grows"):
-            assert "is virtual: it has no chunks" in told["datasets"][name]["error"]["message"]
+            assert "is virtual and has no chunks" in told["datasets"][name]["error"]["message"]
         assert told["datasets"]["/one"]["chunks"]
 
 

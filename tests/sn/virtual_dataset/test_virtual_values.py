@@ -165,7 +165,7 @@ async def test_it_is_no_store_of_its_own(client: RestClient, mosaic: tuple[str, 
     told = [one["error"]["message"] for one in refused]
     assert all("virtual" in one for one in told[:1] + told[3:5]), told
     chunks = await client("GET", f"{path}/chunks")
-    assert "virtual: it has no chunks" in chunks["error"]["message"]
+    assert "is virtual and has no chunks" in chunks["error"]["message"]
     layout = (await client("GET", path))["creationProperties"]["layout"]
     assert layout["class"] == "H5D_VIRTUAL"
     assert len(layout["mappings"]) == 4
