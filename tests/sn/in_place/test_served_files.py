@@ -88,7 +88,7 @@ def test_folders_list_what_is_served(url: str) -> None:
 @pytest.mark.parametrize(
     ("failure", "status", "said"),
     [
-        (None, 500, "/runs is gone"),
+        (None, 500, "/runs is missing"),
         (PermissionError(EACCES, "Permission denied"), 403, "chmod"),
         (OSError(ESTALE, "Stale file handle"), 500, "Stale file handle"),
     ],
