@@ -100,6 +100,6 @@ async def post_materialize(request: Request) -> web.StreamResponse:
     """Copy all objects that a clone shares, so that the clone no longer needs its snapshot."""
     root = request.domain.root_group
     if "snapshot" in request.domain.record:
-        raise Forbidden(f"{request.domain.path} is a snapshot, not a clone: only clones are materialized.")
+        raise Forbidden(f"{request.domain.path} is a snapshot, which never changes: name a clone.")
     await request.make_room((await ask(request, "materialized_bytes", root))["bytes"])
     return respond({"copied": await materialize(request.service.owners, root)})

@@ -239,7 +239,7 @@ async def test_a_source_that_does_not_fit_is_named(client: RestClient) -> None:
     cases = [
         (maps("x", box([0], [6]), box([0], [6])), "ends at 4"),
         (maps("x", box([0], [3])), "3 elements are mapped to 4"),
-        (maps("g", box([0], [3])), "no dataset"),
+        (maps("g", box([0], [3])), "not a dataset"),
         (maps("x", box([0], [9])), "Mapping 0 does not fit"),
     ]
     for mapping, told in cases:
