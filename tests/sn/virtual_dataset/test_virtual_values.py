@@ -263,7 +263,7 @@ async def test_loops_and_long_chains_are_refused(client: RestClient) -> None:
         if number <= 16:
             assert reply["value"] == [0, 1, 2, 3], reply.body
     assert reply.status == 400
-    assert "More than 16 virtual datasets" in reply["error"]["message"]
+    assert "nested 16 levels deep" in reply["error"]["message"]
 
 
 async def test_elements_are_converted(client: RestClient) -> None:
