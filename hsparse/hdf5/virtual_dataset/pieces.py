@@ -148,7 +148,7 @@ class Pieces:
         except Corrupt as error:
             raise self.sources.unfit(name, error.message) from error
         if chosen.size != virtual.size:
-            raise self.sources.unfit(name, f"{virtual.size} elements must map to as many, not {chosen.size}.")
+            raise self.sources.unfit(name, f"{virtual.size} elements are mapped to {chosen.size}.")
         found = cut(selection, virtual, chosen, source.dataset.extent)
         return None if found is None else Piece(place, number, found, chosen)
 
