@@ -28,7 +28,7 @@ new domain's readers the right to read them. obs, obsm and var are written, uns 
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `hsparse concat`; parsed arguments have `run`."""
+    """Add the arguments of `hsparse concat`; the parsed arguments have the function `run`."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a domain with an AnnData")
     parser.add_argument("--to", required=True, metavar="PATH", help="the domain to make")
     parser.add_argument(
@@ -67,13 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def concat_domains(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Concatenate the sources to the domain `--to`."""
+    """Concatenate the AnnData of all source domains into the new domain `args.to`."""
     paths = [require_place(entry).path for text in args.sources for entry in tree.expand(text)]
     with ExitStack() as stack:
         files = [open_connection(stack.enter_context(tree.patient(path))) for path in paths]
         for path, file in zip(paths, files, strict=True):
             if not isinstance(file, File):
-                raise InvalidValue(f"{path} is a folder: name the domains in it, as by '{path}/*.h5ad'.")
+                raise InvalidValue(f"{path} is a folder: name domains, such as '{path}/*.h5ad'.")
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             made = concat(

@@ -1,6 +1,6 @@
 """`hsparse cp`: copy domains and folders.
 
-A domain is copied through its HDF5 file, which the server generates, in the layout with structured chunks. A copy has
+The server generates the domain's HDF5 file with structured chunks, and this command imports that file. A copy has
 the data that an export and an import would keep, all from one state of the domain. The client sends stored chunks
 unchanged.
 """
@@ -41,7 +41,7 @@ from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import new_root_id
 
 MAX_REQUESTS = 8
-"""The number of concurrent requests."""
+"""The maximum number of concurrent requests of one command."""
 ABOUT = f"""\
 Copy domains and, with -r, folders with their content.
 
@@ -56,7 +56,7 @@ stay virtual. An incomplete copy of a domain is deleted. In a path, {PATTERN_HEL
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `hsparse cp`; parsed arguments have `run`."""
+    """Add the arguments of `hsparse cp`; the parsed arguments have the function `run`."""
     add_target_arguments(parser)
     parser.add_argument("-r", "--recursive", action="store_true", help="copy folders with their content")
     progress.add_progress_flag(parser)
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def copy_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Copy each source to its new path."""
+    """Copy each source to its target path; raises `BadRequest` for a folder without `--recursive`."""
     bar = ProgressForm.NONE if output.is_json else args.progress
     for entry, path in pairs(args, tree):
         if entry.kind is Kind.FOLDER and not args.recursive:
@@ -91,7 +91,7 @@ def copy_all(tree: ServerTree, output: Output, entry: TreeEntry, path: str, bar:
 
 
 class Copies:
-    """Copies domains. Domains of a folder are copied concurrently, each with a part of the requests and memory."""
+    """Copies domains. The domains of a folder are copied concurrently, with one request at a time for each domain."""
 
     def __init__(self, tree: ServerTree, output: Output, bar: ProgressForm) -> None:
         self._tree = tree
@@ -100,7 +100,7 @@ class Copies:
         self._sending: set[RetryingClient] = set()
 
     def stop(self) -> None:
-        """Stop copies in other threads, which then delete their incomplete domains."""
+        """Stop the copies that run in other threads; each of those threads then deletes its incomplete domain."""
         for client in tuple(self._sending):
             client.stop()
 
@@ -117,7 +117,7 @@ class Copies:
                 self.copy_folder(one, f"{path}/{one.name}", display)
 
     def report(self, copied: tuple[str, str, int]) -> None:
-        """Report a copied domain; `copied` is (source, target, number of lost references)."""
+        """Report a copied domain; `copied` is (source path, target path, number of references that became null)."""
         source, target, lost = copied
         if lost:
             text = f"{target}: {lost} references to objects without a link became null."
@@ -133,9 +133,9 @@ class Copies:
         show: Callable[[int], AbstractContextManager[ProgressDisplay]],
         requests: int,
     ) -> tuple[str, str, int]:
-        """Copy a domain with at most `requests` concurrent requests; return (source, target, lost references).
+        """Copy a domain with at most `requests` concurrent requests; return (source, target, count of lost references).
 
-        Raises `PreconditionFailed` if the source is changed meanwhile. After a failure, the copy is deleted.
+        Raises `PreconditionFailed` if the source changes during the copy. If the copy fails, its target is deleted.
         """
         source, target = pair
         form = FileForm(FileLayout.STRUCTURED, virtual=VirtualForm.MAPPED)

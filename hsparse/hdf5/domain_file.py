@@ -1,6 +1,6 @@
 """Download a domain as an HDF5 file; an interrupted download can be continued.
 
-`PartFile` is a local file that has another name until it is complete. It has one writer at a time.
+`PartFile` is the local file during the download: it has a temporary name until it is complete, and one writer.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ STATE = r"\d+-[\w-]+-[0-9a-f]{32}"
 
 
 class PartFile:
-    """The incomplete file of `target`; `mark` is its etag. In the context, `file` is open for reading and writing.
+    """The incomplete file of `target`; its name contains `mark`, an etag. Within `with`, `file` is open read-write.
 
-    Entering raises `Conflict` if there is another writer. Disk errors are raised as `StoreFailed`.
+    Entering raises `Conflict` if another process writes the file. Disk errors are raised as `StoreFailed`.
     """
 
     def __init__(self, target: Path, mark: str) -> None:
@@ -57,7 +57,7 @@ class PartFile:
             raise self._failed(error) from error
 
     def finish(self, *, replace: bool) -> None:
-        """Give the file its final name; without `replace`, raises `Conflict` if a file of that name exists."""
+        """Rename the file to `target`. Without `replace`, raises `Conflict` if `target` exists."""
         with self._store_errors():
             os.fsync(self.file.fileno())
             if replace:
@@ -70,7 +70,7 @@ class PartFile:
             self.path.unlink()
 
     def remove_others(self) -> None:
-        """Delete incomplete files of other states of the domain that have no writer."""
+        """Delete the incomplete files of `target` for other etags, except files that another process writes."""
         pattern = re.compile(rf"{re.escape(self.target.name)}\.{STATE}\.part")
         for other in self.target.absolute().parent.iterdir():
             if pattern.fullmatch(other.name) and other.name != self.path.name:
@@ -79,7 +79,7 @@ class PartFile:
                         other.unlink()
 
     def _is_there(self) -> bool:
-        """Return whether the file still has its name; a previous writer may have renamed it."""
+        """Return whether the open file is still at `path`; a previous writer may have renamed it."""
         try:
             return os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
         except FileNotFoundError:
@@ -109,16 +109,16 @@ def _locked(file: BinaryIO) -> bool:
 
 PART_BYTES = 1 << 20
 DOMAIN_HEADER = "X-Hdf-Domain"
-"""The response header with the percent-encoded path of a file's domain."""
+"""The response header that contains the percent-encoded path of the domain whose file is sent."""
 MAX_BROKEN_CONNECTIONS = 5
-"""The maximum number of consecutive connections that break before a byte is received."""
+"""The download fails after this many consecutive connections without a received byte."""
 ETAG = re.compile(r'"([\w-]{1,100})"')
 ReportProgress = Callable[[int, int], None]
-"""Called with the number of bytes received and their total."""
+"""A function that is called with the number of bytes received so far and the total number."""
 
 
 class DomainFile:
-    """The file of a domain, in one form, on the server of `connection`, which must have no domain of its own."""
+    """The HDF5 file that a server generates of a domain, in `form`. `connection` must have no domain of its own."""
 
     def __init__(self, connection: Connection, domain: str, form: FileForm) -> None:
         check_domain(domain)
@@ -130,9 +130,9 @@ class DomainFile:
     def fetch(self, target: Path, progress: ReportProgress, *, replace: bool = False) -> int:
         """Download the file to `target`; return its size in bytes.
 
-        Until the file is complete, its name is `target` with the etag and `.part`. An incomplete file of the same state
-        is continued; incomplete files of other states are deleted. Raises the server's error, `Unreachable` if it stops
-        responding, `PreconditionFailed` if the domain is changed meanwhile, and the errors of `PartFile`.
+        Until the download is complete, the file is named `<target>.<etag>.part`. An incomplete file with the same etag
+        is continued; files with other etags are deleted. Raises the server's error, `Unreachable` if the server stops
+        responding, `PreconditionFailed` if the domain changes during the download, and the errors of `PartFile`.
         """
         size, etag = self.state()
         with PartFile(target, etag) as part:
@@ -162,9 +162,9 @@ class DomainFile:
         return size
 
     def state(self) -> tuple[int, str]:
-        """Return the size in bytes of the file of the domain's current state, and its etag without quotes.
+        """Return a pair: the size in bytes of the file of the domain's current state, and its etag without quotes.
 
-        Raises `NotFound` if the server returns the file of another domain: the one whose path lacks the `.h5`.
+        Raises `NotFound` if the server returns the file of another domain, whose path lacks the suffix `.h5`.
         """
         return self._connection.repeated(self._state)
 
@@ -176,7 +176,7 @@ class DomainFile:
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
             named = unquote(response.headers.get(DOMAIN_HEADER, quote(self._domain.rstrip("/"))))
         if named != self._domain.rstrip("/"):
-            raise NotFound(f"There is no domain {self._domain}; there is {named}.")
+            raise NotFound(f"There is no domain {self._domain}: use {named}.")
         if not size.isdigit() or etag is None:
             raise OtherServer(
                 f"{self._connection.url} answers with {OK}, but without the file's etag or size; make sure that no "
@@ -187,7 +187,7 @@ class DomainFile:
     def read(self, start: int, stop: int, etag: str) -> bytes:
         """Return the bytes from `start` to `stop` (exclusive) of the file with this etag.
 
-        Raises the server's error, `Unreachable` if the response is truncated, `PreconditionFailed` if the domain has
+        Raises the server's error, `Unreachable` if the response is truncated, or `PreconditionFailed` if the domain has
         changed.
         """
 
@@ -195,14 +195,14 @@ class DomainFile:
             data = b"".join(self._parts(start, etag, stop))
             if len(data) != stop - start:
                 raise Unreachable(
-                    f"{self._connection.url} sent {len(data)} of {stop - start} bytes: ask again."
+                    f"{self._connection.url} sent {len(data)} of {stop - start} bytes: try again."
                 )
             return data
 
         return self._connection.repeated(read) if start < stop else b""
 
     def _parts(self, start: int, etag: str, stop: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes from `start` to `stop` (exclusive) or the end of the file with this etag."""
+        """Yield pieces of the bytes from `start` to `stop` (exclusive), or to the end, of the file with this etag."""
         last = "" if stop is None else stop - 1
         headers = {"Range": f"bytes={start}-{last}", "If-Match": f'"{etag}"'}
         try:

@@ -1,4 +1,4 @@
-"""A streaming JSON reader, which holds only the requested values of a long text in memory."""
+"""A streaming JSON reader: only the values that the caller requests are held in memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BEHIND = frozenset(" \t\n\r:,]}")
 
 
 class JsonReader:
-    """Reads one JSON value sequentially from pieces of its UTF-8 text.
+    """Reads a JSON value from consecutive pieces of its UTF-8 text; each method reads on from the last position.
 
-    Raises `HsparseError` for invalid JSON, and for a value of another kind than requested.
+    Raises `HsparseError` for invalid JSON, and if the next value is not of the requested kind.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -28,7 +28,7 @@ class JsonReader:
         self._decode = json.JSONDecoder().raw_decode
 
     def members(self) -> Iterator[str]:
-        """Yield the names in the next value, an object. The caller must read each name's value before the next name."""
+        """Yield each name in the next value, an object. The caller must read the name's value before the next name."""
         for _ in self._elements("{", "}"):
             name = str(self.value())
             self._expect(":")
@@ -71,7 +71,7 @@ class JsonReader:
         self._at += 1
 
     def _peek(self) -> str:
-        """Return the next character that is not white space, an empty text at the end."""
+        """Skip white space, and return the next character, or an empty text at the end."""
         while True:
             found = SPACE.match(self._text, self._at)
             assert found is not None

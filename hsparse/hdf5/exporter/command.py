@@ -26,11 +26,11 @@ from hsparse.hdf5.format.plan.file_plan import EXPORTED
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 
 ANNOUNCED_BYTES = 64 * 1024 * 1024
-"""The size in bytes from which on the size of a file is announced before it is fetched."""
+"""The size of a file is printed before the download if the file has at least this many bytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `hsparse export`; parsed arguments have `run`."""
+    """Add the arguments of `hsparse export`; the parsed arguments have the function `run`."""
     parser.description = (
         "Write a domain of a running server as an HDF5 file. The file has another name until it is complete. An "
         "interrupted command continues when it is run again, unless the domain was changed; an interrupted export to "
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export one domain, or each domain of a pattern or folder; raises the error that stops the export."""
+    """Export one domain, or all domains of a folder or pattern; return the exit status."""
     connections = domain_connector(args)
     run_domain = partial(_run_domain, connections)
     return export_each(args, connections, run_domain) if is_for_folder(args) else run_domain(args)

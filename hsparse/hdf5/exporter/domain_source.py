@@ -1,4 +1,4 @@
-"""The file of a domain on a server, in one state, as an import source that is read by ranges."""
+"""An import source that reads byte ranges of the HDF5 file that a server generates of a domain."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hsparse.hdf5.importer.server_source import ServerSource
 
 
 class DomainSource(ServerSource):
-    """The source whose file `open_file` returns for a connection."""
+    """Reads the file that `open_file` returns for a connection, in the state that the domain has at first."""
 
     def __init__(
         self, name: str, connect: Callable[[], Connection], open_file: Callable[[Connection], DomainFile]
     ) -> None:
-        """Request the file's size and etag; raises the server's error."""
+        """Request the size and etag of the file; raises the error that the server returns."""
         super().__init__(connect)
         self.name = name
         self._open_file = open_file

@@ -16,7 +16,7 @@ from hsparse.errors import BadRequest
 
 
 def is_for_folder(args: argparse.Namespace) -> bool:
-    """Return whether the arguments have a pattern of domains, or name a directory as the target."""
+    """Return whether the source is a pattern of domains or the target is a directory."""
     return bool(PATTERN.search(args.domain)) or args.file.endswith("/") or Path(args.file).is_dir()
 
 
@@ -25,7 +25,7 @@ def export_each(
     connect: Callable[[str | None], Connection],
     run: Callable[[argparse.Namespace], int],
 ) -> int:
-    """Export each domain to a file of its name in the directory or prefix `args.file`; subfolders are kept."""
+    """Export each domain to a file in the directory or prefix `args.file`, with its subfolders; return the status."""
     place = args.file.rstrip("/")
     if not args.file.startswith(SCHEME) and Path(place).is_file():
         raise BadRequest(f"{place} is a file: name a directory for several domains.")

@@ -17,11 +17,11 @@ from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_client import S3Client
 
 FILE_MARK = "hsparse-file"
-"""The metadata name of the mark that identifies the exported file."""
+"""The name of the object metadata whose value, the mark, is the etag of the exported file."""
 
 
 class S3Upload:
-    """The upload `id` of the object `key`. Parts are numbered from 1; a part sent again replaces the earlier one."""
+    """The multipart upload `id` of the object `key`. Parts are numbered from 1; sending a number again replaces it."""
 
     def __init__(self, store: S3Client, key: str, id: str) -> None:
         self._store = store
@@ -33,9 +33,9 @@ class S3Upload:
     async def begin(
         cls, store: S3Client, key: str, mark: str, media: str = "application/octet-stream"
     ) -> S3Upload:
-        """Begin an upload of an object of media type `media`, whose metadata will have `mark`.
+        """Begin an upload of an object of media type `media` with `mark` in its metadata.
 
-        If the reply is lost, a second upload is begun, and the first one is never completed.
+        If the reply is lost, a second upload is begun, and the first upload is never completed.
         """
         reply = await store.call(
             key,
@@ -54,10 +54,10 @@ class S3Upload:
         return _bare(reply["ETag"])
 
     async def complete(self, parts: Mapping[int, str], mark: str, *, replace: bool) -> str:
-        """Complete the upload: create the object from all parts (etags by number) and return its etag.
+        """Create the object from all parts and return its etag. `parts` maps each part's number to its etag.
 
-        Without `replace`, raises `PreconditionFailed` if the object exists, with services that check this condition.
-        If the reply is lost, an object with `mark` in its metadata is taken for the result of this call.
+        Without `replace`, raises `PreconditionFailed` if the object exists and the service checks this condition.
+        If the reply is lost, an existing object with `mark` in its metadata counts as the result of this call.
         """
         listed = [{"PartNumber": number, "ETag": f'"{parts[number]}"'} for number in sorted(parts)]
         condition = {} if replace else {"IfNoneMatch": "*"}
@@ -92,13 +92,13 @@ class S3Upload:
             except (NotFound, Misconfigured, Unsupported):
                 return  # the upload is gone, or the service cannot list parts
         raise StoreFailed(
-            f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it there."
+            f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedObject:
-    """The metadata of an object, with its mark if it has one."""
+    """The etag, size in bytes and mark of an object; `mark` is None if the object's metadata has no mark."""
 
     etag: str
     size: int
@@ -106,7 +106,7 @@ class MarkedObject:
 
 
 async def find_marked(store: S3Client, key: str) -> MarkedObject | None:
-    """Return the metadata of an object, None if it does not exist."""
+    """Return the etag, size and mark of an object, or None if the object does not exist."""
     try:
         head = await store.head(key)
     except NotFound:

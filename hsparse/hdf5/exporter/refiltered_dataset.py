@@ -1,6 +1,6 @@
 """Copy the data of a dataset, dense or structured, to another file with other filters.
 
-`FilterChoice` has the filters that the flags of an export name: `--filter shuffle --filter gzip=4`.
+`FilterChoice` represents the filters of an export's flags, such as `--filter shuffle --filter gzip=4`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class FilterChoice:
-    """Filters in the order in which they are applied, as in `creationProperties.filters`; or `none`."""
+    """Filters in the order of their application, as in `creationProperties.filters`; `("none",)` means no filters."""
 
     items: tuple[Any, ...]
 
     @classmethod
     def parse(cls, flags: Sequence[str]) -> FilterChoice:
-        """Parse flags, each `NAME` or `NAME=LEVEL`, or several joined by `+`; raises `BadRequest` for others."""
+        """Parse flags, each `NAME` or `NAME=LEVEL`, or several joined by `+`; raises `BadRequest` for invalid flags."""
         names = [name for flag in flags for name in flag.split("+")]
         if NONE in names:
             if len(names) > 1:
@@ -69,7 +69,7 @@ class FilterChoice:
         return found
 
     def pipelines(self, dims: tuple[int, ...], element_size: int, sections: int) -> Pipelines:
-        """Return the filters of each of 2 or 3 `sections` of sparse chunks with dimensions `dims`."""
+        """Return the filters of each section of sparse chunks with dimensions `dims` and 2 or 3 `sections`."""
         return parse_filters(
             self.items,
             element_size,
@@ -94,15 +94,15 @@ def _item(flag: str) -> Any:
 
 
 MAX_READ_BYTES = 4 * 1024 * 1024
-"""The maximum size in bytes of one read, unless a chunk is larger."""
+"""The maximum number of bytes of one read; a larger chunk is read whole."""
 NEW_CHUNK = 1024 * 1024
 """The approximate size in bytes of new chunks."""
 MAX_CONTIGUOUS_BYTES = 64 * 1024
-"""The size in bytes up to which contiguous data stays contiguous."""
+"""Contiguous data of at most this many bytes stays contiguous; larger data is divided into chunks."""
 
 
 class Task(NamedTuple):
-    """A unit of work that needs `memory` bytes and copies `done` bytes of the source file."""
+    """A unit of work: `run` needs `memory` bytes of memory and copies `done` bytes of the source file."""
 
     memory: int
     done: int
@@ -111,7 +111,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of data; `places` collects the addresses of written data by key."""
+    """The destination of copied data; `places` maps the key of written data to its address, and is filled by tasks."""
 
     area: DataArea
     relocation: Relocation
@@ -120,7 +120,7 @@ class Target:
 
 
 class RefilteredDataset(ABC):
-    """A dataset's data with other filters: header messages, chunk index (`pieces`), and the tasks that copy it."""
+    """The copy of a dataset with other filters: header messages, chunk index (`pieces`), and tasks that copy data."""
 
     pipeline: tuple[Filter, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
@@ -129,7 +129,7 @@ class RefilteredDataset(ABC):
     @property
     @abstractmethod
     def layout(self) -> Addressed:
-        """The layout message; its size is the same before and after the data is written."""
+        """The encoded layout message, whose size is the same before and after the data is written."""
 
     @abstractmethod
     def tasks(self, target: Target) -> Iterator[Task]:
@@ -137,16 +137,16 @@ class RefilteredDataset(ABC):
 
 
 def refiltered(key: Key, data: InputData, choice: FilterChoice) -> RefilteredDataset:
-    """Return the refiltered copy of a dataset that is not structured, with the filters of `choice` for its chunks.
+    """Return the planned copy of a chunked or contiguous dataset, with the filters of `choice` for its chunks.
 
-    Contiguous data of more than `MAX_CONTIGUOUS_BYTES` bytes becomes chunked, if its elements have no addresses.
+    Contiguous data of more than `MAX_CONTIGUOUS_BYTES` bytes becomes chunked if its type has no references or vlens.
     """
     dataset = data.dataset
     if isinstance(dataset.layout, ChunkedLayout):
         return RefilteredChunks(key, data, choice)
     if not isinstance(dataset.layout, ContiguousLayout):
         raise Unsupported(
-            f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
+            f"Data with a {type(dataset.layout).__name__} cannot be written with other filters: omit --filter."
         )
     large = prod(data.dims) * data.size > MAX_CONTIGUOUS_BYTES
     if not choice.is_none and large and data.is_allocated and not has_addresses(dataset.type):
@@ -155,7 +155,7 @@ def refiltered(key: Key, data: InputData, choice: FilterChoice) -> RefilteredDat
 
 
 class OnePiece(RefilteredDataset):
-    """Contiguous data, which has no filters."""
+    """The copy of a contiguous dataset that stays contiguous, without filters."""
 
     def __init__(self, key: Key, data: InputData) -> None:
         self._data = data
@@ -191,7 +191,7 @@ class OnePiece(RefilteredDataset):
 
 
 class _Chunks(RefilteredDataset):
-    """Chunks with dimensions `dims` at `scaled: (n, rank)`. `put` writes one chunk and sets its index record."""
+    """Copied chunks with dimensions `dims` and coordinates `scaled: (n, rank)`, indexed by a version 1 B-tree."""
 
     def __init__(
         self, key: Key, data: InputData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
@@ -218,7 +218,9 @@ class _Chunks(RefilteredDataset):
         return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
-        """Filter and write the chunk at `row`; `raw` has its elements as in the source file."""
+        """Filter the chunk of row `row` of `scaled`, and append it to the file. `raw` are the elements as in the
+        source.
+        """
         stored = self.data.dataset.type
         elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
         filtered, self._mask[row] = apply_filters(self.pipeline, elements)
@@ -231,7 +233,7 @@ class _Chunks(RefilteredDataset):
 
 
 class RefilteredChunks(_Chunks):
-    """The chunks of a chunked dataset, with other filters."""
+    """The copy of a chunked dataset: the same chunks with other filters."""
 
     def __init__(self, key: Key, data: InputData, choice: FilterChoice) -> None:
         assert data.records is not None
@@ -267,7 +269,7 @@ class RefilteredChunks(_Chunks):
 
 
 class ChunksOfContiguous(_Chunks):
-    """Chunks made of contiguous data; each chunk is one range of the data."""
+    """The chunked copy of a contiguous dataset; each chunk is one contiguous range of the source."""
 
     def __init__(self, key: Key, data: InputData, choice: FilterChoice) -> None:
         dims = default_chunk_dims(data.dims, data.size)
@@ -291,7 +293,7 @@ class ChunksOfContiguous(_Chunks):
 
 
 def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Return dimensions of chunks of at most about `NEW_CHUNK` bytes, each contiguous in row-major data."""
+    """Return dimensions of chunks of at most about `NEW_CHUNK` bytes; each is one range of row-major data."""
     left, found = max(1, NEW_CHUNK // size), []
     for length in reversed(dims):
         found.append(min(length, left))
@@ -301,7 +303,7 @@ def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 class RefilteredSections(RefilteredDataset):
-    """Structured chunks with other filters of their sections; the content changes only in addresses."""
+    """The copy of a structured dataset with other filters of its sections; only addresses in elements change."""
 
     def __init__(self, key: Key, data: StructuredData, choice: FilterChoice) -> None:
         self._data = data

@@ -1,6 +1,6 @@
-"""Copy an HDF5 file with other filters: metadata, whose size is known, precedes data of unknown size.
+"""Copy an HDF5 file with other filters: first metadata, whose size is planned, then data, whose size is unknown.
 
-`export_filtered` writes such a copy of a domain's file to a disk, atomically.
+`export_filtered` writes the copy under a temporary name, and renames it after it is complete.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from hsparse.hdf5.importer.structured_upload import StructuredData
 from hsparse.model.dataspace import dims_of
 
 MAX_THREADS = 8
-"""The number of threads that copy data."""
+"""The number of threads that read, filter and write data."""
 ROOT = "g-00000000-00000000-0000-000000-000000"
-"""The id of the root group during the copy. Ids connect references with objects; files do not contain them."""
+"""The id of the root group during the copy. Ids connect references with objects; files do not contain ids."""
 ReportProgress = Callable[[int, int], None]
 
 
 class RefilteredFile:
-    """A planned copy of `source` with the filters of `choice`. Raises if a part of it cannot be read or written."""
+    """A planned copy of `source` with the filters of `choice`; raises an error if an object cannot be copied."""
 
     def __init__(self, source: InputFile, choice: FilterChoice) -> None:
         self._source = source
@@ -78,7 +78,7 @@ class RefilteredFile:
         return base + area.end
 
     def _plan_all(self) -> FilePlan:
-        """Plan the metadata, whose size is the same before and after the data is written."""
+        """Plan the metadata. Its size is the same before and after the data is written; its addresses differ."""
         objects = [
             replace(one, layout=self._datasets[one.key].layout) if isinstance(one, PlannedDataset) else one
             for one in self._planned
@@ -107,7 +107,7 @@ class RefilteredFile:
         progress(self._source.size, self._source.size)
 
     def _complete(self, area: DataArea) -> None:
-        """Write the metadata, after the addresses of all data are known."""
+        """Write the metadata, after the addresses of all data have become known."""
         known, self._plan = self._plan, self._plan_all()
         if known.starts != self._plan.starts:
             raise AssertionError("The metadata has another size than was planned.")
@@ -188,7 +188,7 @@ def export_filtered(
 ) -> int:
     """Write a copy of `source` with other filters to `target`; return its size in bytes.
 
-    Until the copy is complete, its name is `target` with the etag and `.filtered.part`. It is removed after an error.
+    Until the copy is complete, it is named `<target>.<etag>.filtered.part`. An incomplete copy is deleted after errors.
     Raises the errors of reading, of writing and of `PartFile`.
     """
     with PartFile(target, f"{source.fingerprint}.filtered") as part:

@@ -1,6 +1,6 @@
 """Allocate space in a file that is being written, and convert the addresses in copied elements.
 
-References to objects and heap collections get the addresses of these in the new file.
+References get the addresses of the objects and heap collections in the new file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hsparse.hdf5.importer.file_objects import FileObjects
 
 
 class Relocation:
-    """Converts references in elements; the key of an object is the address of its header in the source file."""
+    """Converts the references in elements. The key of an object is the address of its header in the source file."""
 
     def __init__(self, objects: FileObjects) -> None:
         self._objects = objects
@@ -30,7 +30,7 @@ class Relocation:
     def elements(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], heap: GlobalHeapPlan
     ) -> Addressed:
-        """Convert elements, leaving addresses to be filled in; payloads of vlen parts are added to `heap`."""
+        """Convert elements, leaving out their addresses, which are filled in later; add vlen values to `heap`."""
         if not has_addresses(stored):
             return Addressed(bytes(data))
         objects = self._objects
@@ -40,7 +40,7 @@ class Relocation:
     def written(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
     ) -> Buffer:
-        """Convert elements, with all addresses; payloads of vlen parts are written to `area`."""
+        """Convert elements and fill in all addresses; write vlen values to `area`."""
         if not has_addresses(stored):
             return data
         heap = GlobalHeapPlan(CHUNK_HEAP)
@@ -64,7 +64,7 @@ class Relocation:
 
 
 class DataArea:
-    """The space of an open file from address `start` on, relative to byte `base`. Any number of threads may write."""
+    """The space of an open file from address `start` on; addresses count from byte `base`. It is thread-safe."""
 
     def __init__(self, descriptor: int, start: int, base: int = 0) -> None:
         self._base = base

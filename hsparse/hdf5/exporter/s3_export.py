@@ -1,7 +1,7 @@
 """`hsparse export DOMAIN s3://bucket/key`: upload a domain's HDF5 file to a bucket.
 
-The parts of a multipart upload are ranges of the file, which the server generates. The object appears when it is
-complete, and an export that fails or is interrupted leaves nothing.
+Each part of the multipart upload is a byte range of the file that the server generates. The object appears when the
+upload is complete; an export that fails or is interrupted deletes its parts.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from hsparse.storage.s3.s3_store import S3Store
 SENT_AT_ONCE = 8
 """The number of parts that are fetched and sent concurrently."""
 MAX_BYTES_IN_FLIGHT = 128 * 1024 * 1024
-"""The maximum size in bytes of the parts in memory, doubled while they are joined. One part may be larger."""
+"""The maximum number of bytes of all parts in flight; one part may be larger. Joining a part takes memory twice."""
 MIN_PART_BYTES = 16 * 1024 * 1024
 MAX_PART_BYTES = 5 * 1024**3
 MAX_PARTS = 10_000
-"""The limits of S3's multipart uploads (Amazon S3 User Guide); S3 takes parts from 5 MiB on."""
+"""The maximum number of parts of an S3 multipart upload (Amazon S3 User Guide). S3 accepts parts from 5 MiB on."""
 MEDIA = "application/x-hdf5"
 
 Result = TypeVar("Result")
 
 
 def part_bounds(size: int) -> list[tuple[int, int]]:
-    """Return the bounds of the parts of a file of `size` bytes, in order; raises `TooLarge` if S3 cannot hold it."""
+    """Return (start, stop) of each part of a file of `size` bytes; raises `TooLarge` if S3 cannot store the file."""
     part = max(MIN_PART_BYTES, -(-size // MAX_PARTS))
     if part > MAX_PART_BYTES:
         raise TooLarge(
@@ -48,7 +48,7 @@ def part_bounds(size: int) -> list[tuple[int, int]]:
 
 
 class S3Export:
-    """The export of a domain's file to the object `key`; `progress` is called with the bytes sent and their total."""
+    """Uploads a domain's file to the object `key`; `progress` is called with the bytes sent and the total bytes."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class S3Export:
         self._threads = ThreadPoolExecutor(SENT_AT_ONCE, thread_name_prefix="file")
 
     def close(self) -> None:
-        """Wait for pending requests to the server, and send no more."""
+        """Wait for the pending requests to the server, and close the connection."""
         self._server.stop()
         self._threads.shutdown(cancel_futures=True)
         self._server.close()
@@ -79,8 +79,8 @@ class S3Export:
     async def run(self) -> int:
         """Write the object; return its size in bytes.
 
-        Raises `BadRequest` if the object exists and must not be replaced, `PreconditionFailed` if the domain is changed
-        meanwhile, and the errors of the server and the store.
+        Raises `BadRequest` if the object exists and must not be replaced, `PreconditionFailed` if the domain changes
+        during the export, and the errors of the server and the store.
         """
         if not self._replace:
             with self._store.within(START_SECONDS):
@@ -98,7 +98,7 @@ class S3Export:
         return size
 
     async def _send(self, upload: S3Upload, bounds: list[tuple[int, int]], etag: str) -> dict[int, str]:
-        """Send all parts; return their etags by number."""
+        """Send all parts; return a dict that maps each part's number to its etag."""
         size = bounds[-1][1]
         largest = bounds[0][1]
         etags: dict[int, str] = {}
@@ -124,7 +124,7 @@ class S3Export:
         return etags
 
     async def _ask(self, read: Callable[[DomainFile], Result]) -> Result:
-        """Read from the domain's file in a thread; requests are repeated while the server is busy or unreachable."""
+        """Call `read` with the domain's file in a thread; repeat it while the server is busy or unreachable."""
 
         def send(connection: Connection) -> Result:
             return read(DomainFile(connection, self._domain, self._form))
@@ -144,14 +144,14 @@ class S3Export:
         try:
             await upload.abort()
         except HsparseError as left:
-            raise HsparseError(f"{error} Its parts could not be deleted: {left.message}") from error
+            raise HsparseError(f"{error} The upload's parts could not be deleted: {left.message}") from error
 
     def _exists(self) -> BadRequest:
-        return BadRequest(f"{S3Url(self._store.name, self._key)} exists; add --force to replace it.")
+        return BadRequest(f"{S3Url(self._store.name, self._key)} exists: add --force to replace it.")
 
 
 def run(args: argparse.Namespace, form: FileForm, connect: Callable[[], Connection]) -> int:
-    """Run `hsparse export` to S3, with a file of this form; raises the error that stops it."""
+    """Export the domain `args.domain` to S3 as a file of this form; return the exit status."""
     url = S3Url.parse(args.file)
 
     async def export(update: ReportProgress) -> int:

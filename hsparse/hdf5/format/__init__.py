@@ -1,4 +1,4 @@
-"""HDF5 file bytes, without I/O.
+"""The bytes of HDF5 files: parse and generate them, without I/O.
 
 The modules of this folder implement the structures of the HDF5 file format, named after the headings of its
 specification (H5.format.html): `superblock` (II), `object_header` (IV.A.1), `btree_v2` (III.A.2), `fractal_heap`
@@ -9,5 +9,5 @@ the indexes of chunked datasets (VII).
 sizes and addresses first, and encodes bytes on request.
 
 `decode_...` and `encode_...` convert the bytes of one structure. `read_...` and `parse_...` are readers: generators
-that yield the byte ranges they need (`Reads`). `plan_...` returns parts whose sizes are known before their addresses.
+that yield the byte ranges that they need (`Reads`). `plan_...` returns structures with known sizes, without addresses.
 """

@@ -21,18 +21,18 @@ from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, ByteRange, Reads, Widt
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 SPLIT, MERGE = 100, 40
-"""The fill percentages at which libhdf5 splits a node, and merges it with its neighbour."""
+"""The percentage of used space above which libhdf5 splits a node, and below which it merges adjacent nodes."""
 NODE_OVERHEAD = 10
-"""The size of a node's signature, version, type and checksum together, in bytes."""
+"""The size in bytes of a node's signature, version, type and checksum together."""
 MAX_RECORDS = 2**64
-"""A tree has fewer records than this, because the field for their number has at most 8 bytes."""
+"""A tree has fewer records than this number, because the field for the number of records has at most 8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BtreeV2Shape:
     """The shape of a tree: nodes of `node_size` bytes, records of `record_size` bytes, `depth` levels above the leaves.
 
-    A node of level u has at most `most[u]` records; the node and all nodes below it have at most `totals[u]`. `of`
+    A node of level u has at most `most[u]` records; the node and those below it have at most `totals[u]` together. `of`
     raises `Corrupt` if a node has no room for a record, or the tree has room for 2^64 records or more.
     """
 
@@ -63,7 +63,7 @@ class BtreeV2Shape:
 
     @classmethod
     def holding(cls, count: int, node_size: int, record_size: int, address_width: int = 8) -> BtreeV2Shape:
-        """Return the shape of the least depth that has room for `count` records."""
+        """Return the shape of the lowest tree that has space for `count` records."""
         shape = cls.of(node_size, record_size, 0, address_width)
         while shape.totals[-1] < count:
             shape = cls.of(node_size, record_size, shape.depth + 1, address_width)
@@ -71,11 +71,11 @@ class BtreeV2Shape:
 
     @property
     def count_width(self) -> int:
-        """The width, in bytes, of the field for a node's own number of records in a pointer to the node."""
+        """The width in bytes of the field, in a pointer to a node, for the number of records in the node itself."""
         return _width(self.most[0])
 
     def total_width(self, level: int) -> int:
-        """Return the width in bytes of `TreeNode.total` in a pointer to a node of `level`; 0 for leaves."""
+        """Return the width in bytes of the field `TreeNode.total` in a pointer to a node of `level`; 0 for leaves."""
         return _width(self.totals[level]) if level else 0
 
     def pointer_size(self, level: int) -> int:
@@ -83,7 +83,7 @@ class BtreeV2Shape:
         return self.address_width + self.count_width + self.total_width(level)
 
     def used(self, level: int, count: int) -> int:
-        """Return how many bytes of a node of `level` are in use if it has `count` records."""
+        """Return the number of bytes in use in a node of `level` that has `count` records."""
         pointers = (count + 1) * self.pointer_size(level - 1) if level else 0
         return NODE_OVERHEAD + count * self.record_size + pointers
 
@@ -93,7 +93,7 @@ def _width(most: int) -> int:
 
 
 RecordArray = NDArray[Any]
-"""Encoded records, (n,) of dtype `V<record size>`."""
+"""Encoded records: an array (n,) of dtype `V<record size>`."""
 
 
 class TreeNode(NamedTuple):
@@ -120,7 +120,7 @@ def btree_header_size(widths: Widths) -> int:
 
 
 def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -> Reads[RecordArray]:
-    """Read the records of the tree of type `kind` with its header at `address`, in tree order; raises `Corrupt`."""
+    """Read the records, in tree order, of the tree of type `kind` with its header at `address`; raises `Corrupt`."""
     what = f"B-tree header at {address}"
     (data,) = yield (bounds.block(address, btree_header_size(widths), "B-tree header"),)
     header = ByteReader(open_block(data, b"BTHD", kind, what), subject=what)
@@ -154,7 +154,7 @@ def _node(address: int | None, count: int, first: int, total: int, what: str) ->
 
 
 def _node_range(shape: BtreeV2Shape, level: int, node: TreeNode, bounds: FileBounds) -> ByteRange:
-    """Return the range of the bytes that are in use in a node; raises `Corrupt` if its record count is impossible."""
+    """Return the range of the used bytes of a node; raises `Corrupt` if its number of records is impossible."""
     if node.records > shape.most[level] or (node.total and not node.records):
         raise Corrupt(
             f"The B-tree node at {node.address} has {node.records} records, not 1 to {shape.most[level]}."
@@ -171,7 +171,7 @@ def _read_node(
     data: Buffer,
     records: RecordArray,
 ) -> list[TreeNode]:
-    """Copy a node's own records into `records`; return its children.
+    """Copy the records in a node into `records`; return the node's children.
 
     In tree order, one record of the node lies between two adjacent children.
     """

@@ -1,7 +1,7 @@
 """Fields shared by the structures of a file (addresses, lengths, names, checksummed blocks), and readers without I/O.
 
-The superblock has the widths of addresses and lengths (H5.format.html, II, "Size of Offsets" and "Size of Lengths");
-both are 8 bytes in planned files, which are the files that `hsparse.hdf5.format.plan` lays out. Names are UTF-8; other
+The superblock has the widths of addresses and lengths (H5.format.html, II, "Size of Offsets" and "Size of Lengths").
+Both are 8 bytes in planned files, which `hsparse.hdf5.format.plan` lays out. Names are UTF-8; invalid
 bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature, a version, the type of its
 records, content and a checksum (III.A.2, VII.C and VII.D).
 
@@ -24,9 +24,9 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 
 UNDEFINED = b"\xff" * 8
-"""The undefined address, encoded."""
+"""The encoded undefined address, which marks a structure that is not allocated."""
 WIDTH_CODES = {2: "H", 4: "I", 8: "Q"}
-"""`struct` codes of unsigned integers by their width in bytes."""
+"""Maps the width in bytes of an unsigned integer to its `struct` code."""
 CHECKSUM_SIZE = CHECKSUM.size
 
 
@@ -37,7 +37,7 @@ class Widths(NamedTuple):
     length: int = 8
 
     def read_address(self, reader: ByteReader, what: str) -> int | None:
-        """Read an address; an undefined address is None."""
+        """Read an address; return None for the undefined address."""
         address = reader.number(self.address, what)
         return None if address == 2 ** (8 * self.address) - 1 else address
 
@@ -46,17 +46,17 @@ class Widths(NamedTuple):
 
 
 def address_bytes(address: int | None) -> bytes:
-    """Encode an address (None is the undefined address) in 8 bytes."""
+    """Encode an address in 8 bytes; None is the undefined address."""
     return UNDEFINED if address is None else address.to_bytes(8, "little")
 
 
 def width_of(number: int) -> int:
-    """Return the width in bytes of an HDF5 variable-width field for numbers up to `number`; at least 1."""
+    """Return the width in bytes, at least 1, of an HDF5 variable-width field for numbers up to `number`."""
     return max(1, (number.bit_length() + 7) // 8)
 
 
 def decode_name(data: memoryview | bytes) -> str:
-    """Decode a name from UTF-8; other bytes become surrogates."""
+    """Decode a name from UTF-8; invalid bytes become surrogates."""
     return bytes(data).decode("utf-8", "surrogateescape")
 
 
@@ -71,7 +71,7 @@ def encode_name(text: str) -> bytes:
 BLOCK_PREFIX = 6
 """The size in bytes of a block's signature, version and record type together."""
 NEWEST_BLOCK_VERSION = 1
-"""The block version of structured chunks in some revisions of the format; all other blocks have version 0."""
+"""The block version of structured chunks' indexes in some format revisions; all other blocks have version 0."""
 
 
 def open_page(data: Buffer, what: str) -> memoryview:
@@ -85,9 +85,9 @@ def open_page(data: Buffer, what: str) -> memoryview:
 
 
 def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
-    """Verify a block's prefix and checksum; return the bytes between them. `client` is the expected record type.
+    """Verify a block's prefix and checksum; return the bytes between the two. `client` is the expected record type.
 
-    Raises `Corrupt`, naming `what`.
+    Raises `Corrupt` if the prefix or checksum is wrong; `what` names the block in the message.
     """
     view = memoryview(data)
     if view[:4] != signature:
@@ -101,18 +101,18 @@ def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memory
 
 
 def seal_page(*parts: Buffer) -> bytes:
-    """Return the parts joined, followed by their checksum."""
+    """Return the parts, joined and followed by their checksum."""
     content = b"".join(parts)
     return content + CHECKSUM.pack(lookup3(content))
 
 
 def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> bytes:
-    """Return a block: the prefix with record type `client`, the parts, and a checksum."""
+    """Return a block: the signature, version and record type `client`, then the parts, then a checksum."""
     return seal_page(signature, bytes((version, client)), *parts)
 
 
 def check_signature(reader: ByteReader, signature: bytes, version: int | None = 0) -> None:
-    """Read a structure's signature and, unless `version` is None, its version; raises `Corrupt` if either differs."""
+    """Read a structure's signature and, unless `version` is None, its version; raises `Corrupt` if one is wrong."""
     found = bytes(reader.take(len(signature), "signature"))
     if found != signature:
         raise Corrupt(f"The {reader.subject} begins with {found!r}, not with {signature!r}.")
@@ -121,19 +121,19 @@ def check_signature(reader: ByteReader, signature: bytes, version: int | None = 
 
 
 Key: TypeAlias = Hashable
-"""A key that names a structure or an object of a planned file before its address is known."""
+"""A key that identifies a structure or an object of a planned file before its address is known."""
 AddressOf: TypeAlias = Callable[[Key], int]
 
 
 class Addressed(NamedTuple):
-    """Encoded `data` with zeros in place of addresses; `places` has the (offset, key) of each address."""
+    """Encoded `data` with zeros instead of addresses; `places` has, for each address, its offset and target's key."""
 
     data: bytes
     places: tuple[tuple[int, Key], ...] = ()
 
     @classmethod
     def join(cls, parts: Iterable[Addressed]) -> Addressed:
-        """Concatenate parts."""
+        """Concatenate encoded structures, and adapt the offsets of their addresses."""
         pieces, places, end = [], [], 0
         for data, inside in parts:
             places += [(end + offset, key) for offset, key in inside]
@@ -142,7 +142,7 @@ class Addressed(NamedTuple):
         return cls(b"".join(pieces), tuple(places))
 
     def filled(self, address_of: AddressOf) -> bytes:
-        """Return the bytes with all addresses filled in."""
+        """Return `data` with all addresses filled in; `address_of` returns the address of a key."""
         if not self.places:
             return self.data
         result = bytearray(self.data)
@@ -152,7 +152,7 @@ class Addressed(NamedTuple):
 
 
 def address_to(key: Key | None) -> Addressed:
-    """Return 8 bytes for the address of `key`, to be filled in later (if None, the undefined address)."""
+    """Return 8 bytes for the address of `key`, to be filled in later, or the undefined address if `key` is None."""
     return Addressed(b"\xff" * 8) if key is None else Addressed(bytes(8), ((0, key),))
 
 
@@ -172,7 +172,7 @@ result. Readers call each other with `yield from`."""
 
 
 def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Result:
-    """Run a reader to its end and return its result; `fetch` returns the bytes of each range, exactly `size` each."""
+    """Run a reader to its end and return its result; `fetch` returns exactly the bytes of each requested range."""
     try:
         wanted = next(reads)
         while True:
@@ -185,7 +185,7 @@ def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Seq
 def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
     """Run readers concurrently and return their results in order. Each step yields the next ranges of all readers.
 
-    The first error of a reader propagates and ends all of them.
+    The first error of a reader is raised, and no reader is run further.
     """
     running: list[Reads[Result]] = []
     found: dict[int, Result] = {}

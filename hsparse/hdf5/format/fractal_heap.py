@@ -32,15 +32,15 @@ CHECKSUMS = 2
 HUGE_RECORD = 1
 """The B-tree record type of huge objects whose heap ids do not include their address."""
 SHORT_TINY = 16
-"""The size in bytes of the longest tiny object whose length is stored in 4 bits."""
+"""The size in bytes of the longest tiny object whose length fits in 4 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class FractalHeap:
-    """A heap's header: the form of its ids and its table of blocks. Block sizes double from row to row.
+    """The header of a heap: the lengths of its ids and its table of blocks. Block sizes double from row to row.
 
     A row has `width` blocks. `start` and `max_direct` are the sizes in bytes of the smallest and the largest direct
-    block. `root` is the address of the root block; `rows` is the number of its rows, 0 if it is a direct block.
+    block. `root` is the address of the root block; `rows` is the number of its rows, or 0 if it is a direct block.
     """
 
     file: Hdf5File
@@ -74,7 +74,7 @@ class FractalHeap:
         return self.start << max(0, row - 1)
 
     def rows_of(self, size: int) -> int:
-        """Return the number of rows of an indirect block for `size` bytes of heap space."""
+        """Return the number of rows of an indirect block that covers `size` bytes of heap space."""
         return size.bit_length() - (self.start * self.width).bit_length() + 1
 
 
@@ -90,7 +90,7 @@ class _Block:
 
 
 def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
-    """Read the heap's header; raises `Corrupt` if it is damaged, `Unsupported` if the heap has filters."""
+    """Read the heap header at `address`; raises `Corrupt` if it is damaged, `Unsupported` if the heap has filters."""
     length, width = file.widths.length, file.widths.address
     size = 22 + 12 * length + 3 * width + CHECKSUM_SIZE
     header = yield from file.read(address, size, "fractal heap header")
@@ -133,7 +133,7 @@ def _check(heap: FractalHeap, header: ByteReader) -> None:
 
 
 def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[list[memoryview]]:
-    """Return the objects with the heap ids `ids`, in order; each block is read once. Raises `Corrupt`."""
+    """Return the objects with the heap ids `ids`, in the order of `ids`; each block is read once. Raises `Corrupt`."""
     found: dict[int, memoryview] = {}
     managed: dict[int, tuple[int, int]] = {}
     huge: dict[int, memoryview] = {}
@@ -165,15 +165,15 @@ def _tiny(heap: FractalHeap, id: memoryview) -> memoryview:
         size, begin = ((id[0] & 15) << 8 | id[1]) + 1, 2
     if begin + size > heap.id_length:
         raise Corrupt(
-            f"The fractal heap at address {heap.address} has a tiny object of {size} bytes in its id."
+            f"The fractal heap at address {heap.address} has a tiny object of {size} bytes, too long for its id."
         )
     return id[begin : begin + size]
 
 
 def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Reads[dict[int, memoryview]]:
-    """Return managed objects by number; `places` has their (offset, length) in the heap by number.
+    """Return a dict that maps each number in `places` to its object; `places` maps it to (offset, length) in the heap.
 
-    Here and below, the number of an object is the index of its id in the `ids` of `read_heap_objects`.
+    In this module, the number of an object is the index of its id in the `ids` of `read_heap_objects`.
     """
     if not places:
         return {}
@@ -189,7 +189,7 @@ def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Read
 def _read_block(
     heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: StructureWalk
 ) -> Reads[dict[int, memoryview]]:
-    """Return the objects `wanted` from a block, by number; `wanted` has (number, offset, length), sorted by offset."""
+    """Return a dict of number to object; `wanted` has each object's (number, offset, length), sorted by offset."""
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
         by_child = list(_by_child(heap, children, wanted))
@@ -212,7 +212,7 @@ def _read_block(
 def _by_child(
     heap: FractalHeap, children: Iterable[_Block], wanted: list[tuple[int, int, int]]
 ) -> Iterable[tuple[_Block, list[tuple[int, int, int]]]]:
-    """Yield each child with the wanted objects in it; children and objects are sorted by offset. Raises `Corrupt`."""
+    """Yield each child block that contains wanted objects, with these objects; both inputs are sorted by offset."""
     place = 0
     for child in children:
         begin = place
@@ -253,7 +253,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: StructureWalk) -> Rea
 
 
 def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature: bytes) -> int:
-    """Read and check a block's prefix; return the prefix's size in bytes."""
+    """Read and check the prefix of a block; return the size in bytes of the prefix."""
     check_signature(reader, signature)
     owner = heap.file.widths.read_address(reader, "heap's address")
     offset = reader.number(heap.offset_width, "block's offset")
@@ -265,15 +265,15 @@ def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature
 
 
 def _check_data(reader: ByteReader, place: int) -> None:
-    """Verify a direct block's checksum at `place`; it is computed with zeros in place of the checksum."""
+    """Verify a direct block's checksum at `place`. The checksum is computed with zeros instead of its own bytes."""
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
     if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):
-        raise Corrupt(f"The {reader.subject} has a wrong checksum.")
+        raise Corrupt(f"The {reader.subject} is damaged: its checksum is wrong.")
 
 
 def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int, memoryview]]:
-    """Return huge objects by number; `ids` has their heap ids by number.
+    """Return a dict that maps each number in `ids` to its huge object; `ids` maps each number to a heap id.
 
     Huge objects are outside the heap's blocks: an id contains the object's address, or its key in a B-tree.
     """
@@ -317,14 +317,14 @@ def _place(heap: FractalHeap, data: memoryview) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class LocalHeap:
-    """A local heap's bytes. `left`, at first the heap's size, limits the total length of the names that are read."""
+    """The bytes of a local heap. `left` is the total size of names that may still be read, at first the heap's size."""
 
     data: bytes
     address: int
     left: int
 
     def text(self, offset: int) -> str:
-        """Return the name at `offset`; raises `Corrupt` if there is none, or if names overlap too much."""
+        """Return the name at `offset`; raises `Corrupt` if no name is there, or if names overlap too much."""
         end = self.data.find(b"\0", offset)
         self.left -= end + 1 - offset
         if end < 0 or self.left < 0:

@@ -20,7 +20,7 @@ from hsparse.hdf5.format.file_fields import (
 from hsparse.hdf5.format.hdf5_file import StructureWalk
 
 KEPT_BYTES = 8 * 1024 * 1024
-"""The memory in bytes for the cache of collections' object tables."""
+"""The maximum memory in bytes of the cache of collections and their object tables."""
 
 MIN_COLLECTION = 4096
 """The size in bytes of the smallest collection that libhdf5 writes."""
@@ -29,19 +29,19 @@ OBJECT_BYTES = 200
 """The estimated memory in bytes of one entry of an object table."""
 MAX_OBJECTS = 65_535
 OBJECT_HEAD = 16
-"""The size in bytes of a collection's header and of an object's header, padded to a multiple of 8 for all widths."""
+"""The size in bytes of a collection's header and of each object's header, including padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalHeap:
-    """A global heap collection; `places` has each object's (offset, size) in `data` by number."""
+    """A global heap collection; `places` maps each object's number to its (offset, size) in `data`."""
 
     address: int
     data: memoryview
     places: Mapping[int, tuple[int, int]]
 
     def __getitem__(self, number: int) -> memoryview:
-        """Return an object by number; raises `Corrupt` if the collection does not have it."""
+        """Return the object with this number; raises `Corrupt` if the collection has no such object."""
         found = self.places.get(number)
         if found is None:
             raise Corrupt(f"The global heap collection at address {self.address} has no object {number}.")
@@ -69,7 +69,7 @@ def read_global_heap(walk: StructureWalk, address: int, guess: int = MIN_COLLECT
 
 @remember(KEPT_BYTES, lambda found, data, _: len(data) + OBJECT_BYTES * len(found))
 def _objects_of(data: bytes, length: int) -> dict[int, tuple[int, int]]:
-    """Return each object's (offset, size) in a collection by number; raises `ValueError` if it is damaged."""
+    """Return a dict of object number to (offset, size) in a collection; raises `ValueError` if it is damaged."""
     head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
     found: dict[int, tuple[int, int]] = {}
     place = OBJECT_HEAD
@@ -93,7 +93,7 @@ def collection_size(sizes: Sequence[int]) -> int:
 
 
 def encode_global_heap(objects: Sequence[bytes]) -> bytes:
-    """Encode a collection; its objects are numbered from 1."""
+    """Encode a collection of these objects, which are numbered from 1."""
     size = collection_size([len(data) for data in objects])
     pieces = [struct.pack("<4sB3xQ", b"GCOL", 1, size)]
     for number, data in enumerate(objects, 1):

@@ -1,4 +1,4 @@
-"""An HDF5 file as its superblock describes it, and guards against addresses in damaged files.
+"""The parameters of an HDF5 file from its superblock, and guards against wrong addresses in damaged files.
 
 Addresses in a damaged file may be outside of the file or form a cycle. `StructureWalk` guards structures that are read
 one by one: reading a structure twice is an error. `FileBounds` guards the blocks of an index, whose ranges are
@@ -15,7 +15,7 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, Widths
 
 DEFAULT_K = 32
-"""Half the maximum number of entries in a v1 B-tree node of chunks, unless the superblock has another number."""
+"""Half the maximum number of entries in a v1 B-tree node of chunks, if the superblock has no such number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Hdf5File:
         """Return the range of a structure in the file; raises `Corrupt` if it extends beyond the file's end."""
         if size < 0 or address + size > self.size - self.base:
             raise Corrupt(
-                f"The {what} at address {address} has {size} bytes; the file ends at {self.size - self.base}."
+                f"The {what} at address {address} has {size} bytes, but the file ends at {self.size - self.base}."
             )
         return ByteRange(self.base + address, size)
 
@@ -93,7 +93,7 @@ class StructureWalk:
     def read_sized(
         self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
     ) -> Reads[ByteReader]:
-        """Read as `Hdf5File.read_sized` does; raises `Corrupt` if this walk has read the address before."""
+        """Read as `Hdf5File.read_sized` does; raises `Corrupt` if this walk has read `address` before."""
         self._add(address, least, what)
 
         def checked(start: ByteReader) -> int:
@@ -105,7 +105,7 @@ class StructureWalk:
         return (yield from self.file.read_sized(address, least, guess, checked, what))
 
     def limit_guess(self, guess: int, count: int) -> int:
-        """Return a guess for `read_sized`, limited so that `count` concurrent reads take at most the file's size."""
+        """Return `guess`, reduced so that `count` concurrent reads take at most the file's size."""
         return min(guess, self.file.size // max(1, count))
 
     def _add(self, address: int, size: int, what: str) -> None:
@@ -136,12 +136,12 @@ class FileBounds:
         self._left = end
 
     def block(self, address: int, size: int, what: str) -> ByteRange:
-        """Return the range of a block, named `what` in errors; `Corrupt` if the file has no room (left) for it."""
+        """Return the range of a block; raises `Corrupt`, naming `what`, if the file has no space for it."""
         if address + size > self.end:
             raise Corrupt(
                 f"The {what} at {address} has {size} bytes and ends beyond the file's end at {self.end}."
             )
         self._left -= size
         if self._left < 0:
-            raise Corrupt(f"The blocks up to the {what} at {address} overlap.")
+            raise Corrupt(f"The {what} at {address} overlaps other blocks of the same index.")
         return ByteRange(self._base + address, size)

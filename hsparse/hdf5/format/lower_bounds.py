@@ -19,12 +19,12 @@ from hsparse.model.layout import CHUNKED, STRUCTURED
 LOWER, MINLOWER = "hsparse_lower", "hsparse_minlower"
 INT64 = "H5T_STD_I64LE"
 NO_LIMIT = -(2**63)
-"""The attribute's value for an unlimited `minlower`."""
+"""The value in the attribute `hsparse_minlower` for an unlimited bound."""
 Json = dict[str, Any]
 
 
 def bounds_attributes(shape: Json) -> Json:
-    """Return the attributes that store a dataspace's lower bounds, by name; empty if it has no lower bounds."""
+    """Return a dict of name to attribute that stores a dataspace's lower bounds; empty without lower bounds."""
     lower = lower_of(shape)
     if not lower:
         return {}
@@ -35,7 +35,7 @@ def bounds_attributes(shape: Json) -> Json:
 
 
 def with_bounds(body: Json) -> Json:
-    """Move lower bounds from a dataset's attributes to `lower` and `minlower` of the request body that creates it."""
+    """Move lower bounds from the attributes of a dataset's creation request to its `lower` and `minlower`."""
     attributes, shape = dict(body.get("attributes") or {}), body["shape"]
     dims = dims_of(shape) if isinstance(shape, dict) else tuple(shape)
     lower = _bounds_of(attributes.get(LOWER), dims)
@@ -55,7 +55,7 @@ def with_bounds(body: Json) -> Json:
 
 
 def _bounds_of(attribute: Json | None, dims: tuple[int, ...] | None) -> list[int] | None:
-    """Return the bounds in an attribute, one for each dimension, or None if it has other values."""
+    """Return the bounds in an attribute, one for each dimension, or None if its values are no such bounds."""
     if attribute is None or not dims or attribute.get("encoding") != "base64":
         return None
     item, own = attribute["type"], dims_of(attribute["shape"]) or ()

@@ -57,9 +57,9 @@ class MessageType(IntEnum):
 
 
 HIGHEST_TYPE = 0x19
-"""The highest message type that this module knows."""
+"""The highest message type that the specification defines."""
 SHARED_FLAG, REFUSE_UNKNOWN = 0x02, 0x80
-"""Two message flags: the message is shared; a reader that does not know its type must not open the object."""
+"""Message flags: the message is shared; a reader that does not know the message's type must not open the object."""
 HEADER_GUESS = 512
 PREFIX_1 = 16
 SHORTEST_HEADER = 11
@@ -70,7 +70,7 @@ SIZE_BITS, ATTRIBUTE_ORDER, ATTRIBUTE_INDEX, PHASES, TIMES = 3, 4, 8, 16, 32
 
 @dataclass(frozen=True, slots=True)
 class HeaderMessage:
-    """A message's type, flags and bytes; `order` is its creation order if the header tracks attributes' order."""
+    """The type, flags and bytes of a message; `order` is its creation order if the header tracks attributes' order."""
 
     kind: int
     flags: int
@@ -87,7 +87,7 @@ class HeaderMessage:
 class ObjectHeader:
     """An object's messages in file order, without continuation and NIL messages.
 
-    `references` is the number of hard links in version 1; version 2 has a message for it. `times` are the optional
+    `references` is the number of hard links in version 1; version 2 stores it in a message. `times` are the optional
     access, modification, change and birth times of version 2, in seconds since 1970.
     """
 
@@ -101,7 +101,7 @@ class ObjectHeader:
 
 @dataclass(frozen=True, slots=True)
 class _MessageForm:
-    """The form of the messages in one header; `ordered` is true if messages have a creation order."""
+    """The encoding of the messages in one header; `ordered` is true if messages have a creation order."""
 
     version: int
     ordered: bool = False
@@ -113,7 +113,7 @@ class _MessageForm:
 
 
 def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
-    """Read the object header at `address`; raises `Corrupt`, or `Unsupported` for an unknown required message."""
+    """Read the object header at `address`; raises `Corrupt`, or `Unsupported` if a required message is unknown."""
     walk = file.walk(f"object header at address {address}")
     first = yield from walk.read_sized(address, SHORTEST_HEADER, HEADER_GUESS, _whole, "object header")
     if bytes(first.data[:4]) == b"OHDR":
@@ -139,9 +139,9 @@ def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
 
 
 def first_block(start: memoryview) -> Iterator[tuple[HeaderMessage, int]]:
-    """Yield each message of a header's first block, with the offset of its bytes in the header.
+    """Yield pairs of each message in a header's first block and the offset of the message's bytes in the header.
 
-    `start` begins with the header. Raises `Corrupt` if `start` ends before the block does. Checksums are not verified.
+    `start` begins with the header; raises `Corrupt` if it ends before the block ends. Checksums are not verified.
     """
     first = ByteReader(start, subject="object header")
     size = _whole(ByteReader(start, subject=first.subject))
@@ -163,7 +163,7 @@ def block_size(start: memoryview) -> int:
 
 
 def _whole(start: ByteReader) -> int:
-    """Return the size in bytes of the prefix and first block, including the checksum of version 2."""
+    """Return the size in bytes of a header's prefix and first block, including the checksum in version 2."""
     if bytes(start.data[:4]) != b"OHDR":
         return PREFIX_1 + int.from_bytes(start.data[8:12], "little")
     flags = start.data[5]
@@ -174,7 +174,7 @@ def _whole(start: ByteReader) -> int:
 
 
 def _optional(flags: int) -> int:
-    """Return the size in bytes of the prefix's optional fields."""
+    """Return the size in bytes of the optional fields of a prefix with these `flags`."""
     return (16 if flags & TIMES else 0) + (4 if flags & PHASES else 0)
 
 
@@ -205,7 +205,7 @@ def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _MessageFor
 
 
 def _opened(block: ByteReader, form: _MessageForm) -> ByteReader:
-    """Return the part of a continuation block that has messages; raises `Corrupt`."""
+    """Return the bytes of a continuation block that contain its messages; raises `Corrupt`."""
     if form.version == 1:
         return block
     check_signature(block, b"OCHK", None)
@@ -252,7 +252,7 @@ SharedLocation: TypeAlias = int | SharedHeapId
 
 
 def decode_shared_location(message: ByteReader, widths: Widths) -> SharedLocation:
-    """Decode the location of a shared message; raises `Corrupt`."""
+    """Decode the location of a shared message; raises `Corrupt` if the version or address is invalid."""
     version, kind = message.numbers(2, 1, "shared message")
     if not 1 <= version <= 3:
         raise Corrupt(f"The {message.subject} has a shared message of version {version}; 1 to 3 exist.")
@@ -267,14 +267,14 @@ def decode_shared_location(message: ByteReader, widths: Widths) -> SharedLocatio
 
 
 def encode_shared_location(address: int) -> bytes:
-    """Encode the location of a datatype committed at `address`, in version 3, which HDF5 1.8 reads."""
+    """Encode the location of a datatype committed at `address`, in version 3, which HDF5 1.8 and later read."""
     return bytes((3, COMMITTED)) + address_bytes(address)
 
 
 def read_shared_table(file: Hdf5File, extension: ObjectHeader) -> Reads[tuple[tuple[int, int], ...]]:
-    """Read `Hdf5File.shared`: (bit mask of message types, heap address) of each index; empty if nothing is shared.
+    """Read `Hdf5File.shared`: a pair (bit mask of message types, heap address) for each index of shared messages.
 
-    `extension` is the header of the superblock extension.
+    `extension` is the header of the superblock extension. The result is empty if it has no table of indexes.
     """
     for message in extension.messages:
         if message.kind == MessageType.SHARED_TABLE:
@@ -289,7 +289,7 @@ def _read_table(file: Hdf5File, message: ByteReader) -> Reads[tuple[tuple[int, i
     address = file.widths.read_address(message, "table's address")
     count = message.number(1, "number of indexes")
     if version or address is None:
-        raise Corrupt(f"The {message.subject} has version {version} and address {address}.")
+        raise Corrupt(f"The {message.subject} has version {version}, address {address}; it needs version 0.")
     size = 4 + count * (14 + 2 * file.widths.address) + CHECKSUM_SIZE
     table = yield from file.read(address, size, "shared message table")
     check_signature(table, b"SMTB", None)

@@ -1,8 +1,8 @@
 """The superblock, versions 0 to 3: base address, widths of addresses and lengths, and root group of a file.
 
 H5.format.html, II.A. The superblock is at byte 0 or, after a user block, at 512, 1024, 2048 and so on. Its extension
-may have the message "B-tree 'K' Values" (IV.A.2.t, message 0x0013) with the node sizes of version 1 B-trees;
-superblocks of versions 0 and 1 contain these values.
+may have the message "B-tree 'K' Values" (IV.A.2.t, message 0x0013) with the node sizes of version 1 B-trees.
+Superblocks of versions 0 and 1 contain these values themselves.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SIZE_2 = 48
 
 
 def read_superblock(size: int) -> Reads[Hdf5File]:
-    """Find and read the superblock of a file of `size` bytes. Raises `Corrupt`, or `Unsupported` for an unknown
-    version or width, or for one of several files that form one HDF5 file."""
+    """Find and read the superblock of a file of `size` bytes. Raises `Corrupt`, or `Unsupported` if the version or
+    a width is unknown, or if the file is one of several files that together form an HDF5 file."""
     base = yield from _find(size)
     (data,) = yield (ByteRange(base, min(MAX_SUPERBLOCK, size - base)),)
     reader = ByteReader(memoryview(data), subject=f"superblock at byte {base}")
     reader.take(len(SIGNATURE), "signature")
     version = reader.number(1, "version")
     if version > 3:
-        raise Unsupported(f"The {reader.subject} has version {version}; 0 to 3 are known.")
+        raise Unsupported(f"The {reader.subject} has version {version}; only 0 to 3 are known.")
     if version < 2:
         return _read_old(reader, size, base, version)
     file, extension = _read_new(reader, size, base, version)
@@ -59,14 +59,14 @@ def _find(size: int) -> Reads[int]:
         for place, data in zip(some, found, strict=True):
             if bytes(data) == SIGNATURE:
                 return place
-    raise Corrupt("The file is no HDF5 file: no superblock is at byte 0, 512, 1024 and so on.")
+    raise Corrupt("The file is no HDF5 file: it has no superblock at byte 0, 512, 1024 and so on.")
 
 
 def _widths(reader: ByteReader) -> Widths:
     widths = Widths(*reader.numbers(2, 1, "widths"))
     if not set(widths) <= set(WIDTHS):
         raise Unsupported(
-            f"The {reader.subject} has addresses of {widths.address} bytes, lengths of {widths.length}: not supported."
+            f"The {reader.subject} has addresses of {widths.address} bytes, lengths of {widths.length}; use 2, 4 or 8."
         )
     return widths
 
@@ -89,7 +89,7 @@ def _read_old(reader: ByteReader, size: int, base: int, version: int) -> Hdf5Fil
 
 
 def _read_new(reader: ByteReader, size: int, base: int, version: int) -> tuple[Hdf5File, int | None]:
-    """Read a superblock of version 2 or 3; return the file and the address of the superblock extension."""
+    """Read a superblock of version 2 or 3; return a pair: the file, and the address of the superblock extension."""
     widths = _widths(reader)
     reader.take(1, "consistency flags")
     stored_base, extension, end, root = (widths.read_address(reader, "addresses") for _ in range(4))
@@ -113,7 +113,7 @@ def _present(reader: ByteReader, address: int | None) -> int:
 
 
 def encode_superblock(root: int, end: int, version: int = 2, base: int = 0) -> bytes:
-    """Encode a superblock of 48 bytes, in version 2 (read by HDF5 1.8 and later) or 3 (1.10 and later).
+    """Encode a superblock of 48 bytes, in version 2 (HDF5 1.8 and later read it) or 3 (HDF5 1.10 and later).
 
     `end` counts from byte 0; `root` is relative to `base`, the size of the user block.
     """
@@ -130,13 +130,13 @@ def decode_chunk_k(message: ByteReader) -> int:
     version = message.number(1, "version")
     if version:
         raise Corrupt(
-            f"The {message.subject} has a message of B-tree values of version {version}; only 0 is known."
+            f"The {message.subject} has a message of B-tree 'K' values of version {version}; only 0 is known."
         )
     return check_chunk_k(message.number(2, "chunk K"), message.subject)
 
 
 def check_chunk_k(k: int, subject: str) -> int:
-    """Return `k`; raises `Corrupt` if it is 0, because B-tree nodes would have no entries."""
+    """Return `k`; raises `Corrupt` if `k` is 0, because B-tree nodes would have no entries."""
     if not k:
         raise Corrupt(f"The {subject} says that nodes of chunk B-trees have no entries.")
     return k

@@ -1,4 +1,4 @@
-"""Virtual layout properties that HDF5 cannot store, kept in an attribute of the file. Imports read them back.
+"""Store virtual layout properties that HDF5 lacks in an attribute of an exported file; imports read them back.
 
 The attribute `hsparse_virtual` is a JSON object. It has the properties `missing`, `flags` and `dims` of the layout, but
 not those that an import derives from the HDF5 layout.
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def layout_attributes(record: Json) -> Json:
-    """Return {name: attribute} for a virtual dataset; empty for other datasets, and if the HDF5 layout suffices."""
+    """Return {name: attribute} for a virtual dataset, or an empty dict if HDF5 can store the whole layout."""
     if class_elsewhere(record) != VIRTUAL:
         return {}
     layout = record["creationProperties"]["layout"]
@@ -42,7 +42,7 @@ def layout_attributes(record: Json) -> Json:
 
 
 def with_layout(body: Json) -> Json:
-    """Move layout properties from a dataset's attribute to the layout in the request body that creates it."""
+    """Move layout properties from an attribute in a dataset's creation request to the request's layout."""
     attributes, properties = dict(body.get("attributes") or {}), body.get("creationProperties") or {}
     shape = body["shape"]
     rank = len((shape.get("dims") or ()) if isinstance(shape, dict) else shape)

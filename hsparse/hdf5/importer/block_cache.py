@@ -1,4 +1,4 @@
-"""Read small ranges of a remote file from a cache of blocks, so that ranges close together need one request."""
+"""Read small ranges of a remote file through a cache of blocks, so that adjacent ranges need only one request."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hsparse.hdf5.format.file_fields import ByteRange
 
 BLOCK_BYTES = 1024 * 1024
 MAX_BLOCKS = 64
-"""Size of a block in bytes (`BLOCK_BYTES`), and the largest number of cached blocks (`MAX_BLOCKS`)."""
+"""`BLOCK_BYTES` is the size of a block in bytes; `MAX_BLOCKS` is the maximum number of cached blocks."""
 MAX_CACHED_RANGE_BYTES = 256 * 1024
-"""Most bytes of a range that is read through cached blocks: four such ranges in sequence need one request."""
+"""The maximum size in bytes of a range that is read through cached blocks; larger ranges are requested directly."""
 
 
 class Blocks:
-    """A thread-safe cache of the `most` most recently used blocks of any number of files."""
+    """A thread-safe cache of the most recently used blocks of any number of files, at most `most` blocks in total."""
 
     def __init__(self, most: int | None = None) -> None:
         self._lock = Lock()
@@ -26,7 +26,7 @@ class Blocks:
         )
 
     def get(self, file: object, number: int, begin: Callable[[], Future[bytes]]) -> Future[bytes]:
-        """Return the future of a block's bytes; call `begin` if the block is missing, or if its fetch has failed."""
+        """Return the future of a block's bytes; call `begin` if the block is not cached, or if its fetch has failed."""
         with self._lock:
             found = self._blocks.use((file, number))
             if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
@@ -44,7 +44,7 @@ class Blocks:
 class BlockCache:
     """Thread-safe reads of a file of `size` bytes through cached blocks; several files may share `blocks`.
 
-    `begin` starts to fetch a range and returns a future of its bytes.
+    `begin` starts to fetch a range, and returns a future of the bytes of the range.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BlockCache:
         self._blocks = blocks or Blocks()
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
-        """Return the bytes of ranges inside the file; request all of them before waiting for the first."""
+        """Return the bytes of ranges inside the file; all ranges are requested before the first is awaited."""
         parts = list(map(self._parts, wanted))
         return [_joined(one, part) for one, part in zip(wanted, parts, strict=True)]
 
@@ -69,7 +69,7 @@ class BlockCache:
             self._blocks.add(self, number, bytes(data[first:end]))
 
     def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
-        """Return futures of the bytes of a range or, for a small range, of the blocks that contain it."""
+        """Return a list of futures: the bytes of a large range, or of each block that a small range overlaps."""
         if wanted.size > MAX_CACHED_RANGE_BYTES:
             return [self._begin(wanted)]
         stop = wanted.address + wanted.size

@@ -1,7 +1,7 @@
 """`hsparse import`: import a file into a domain of a running server.
 
-The import creates the domain, or resumes an earlier import into it. If the file cannot be imported, it deletes the
-domain again. If the server cannot be reached, it keeps the domain, so that the import can be resumed.
+The import creates the domain, or resumes an earlier import into the domain. If the file cannot be imported, the domain
+is deleted again. If the server cannot be reached, the domain is kept, so that the import can be resumed.
 """
 
 from __future__ import annotations
@@ -87,18 +87,18 @@ MATRICES: dict[str, Callable[[InputFile], Matrix]] = {
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
 }
-"""Readers of files that contain one matrix, by suffix."""
+"""Maps the suffix of files that contain one matrix to the function that opens such a file."""
 MAX_NAMED_OBJECTS = 20
-"""Most skipped objects that a message lists by name."""
+"""The maximum number of skipped objects that a message lists by name."""
 INCOMPLETE = 3
-"""Exit status of an import that skipped a part of the file."""
+"""The exit status of an import that skipped parts of the file."""
 PASSING: tuple[type[HsparseError], ...] = (*REPEATED, OtherServer, StoreFailed, Unauthenticated)
-"""Temporary errors, which are not the file's fault: the imported part is kept, for a resumed import."""
+"""Temporary errors that the file does not cause: after such an error, the domain is kept for `--resume`."""
 Reader = Callable[[], DomainParts]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `import` to a parser; the attribute `run` of parsed arguments is the function to call."""
+    """Add the arguments of `hsparse import`; the parsed arguments have the function `run`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
@@ -206,7 +206,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import a file, or each HDF5 file of a folder; return the exit status. Raises the `HsparseError` that stops it."""
+    """Import a file, or each HDF5 file of a folder; return the exit status. Raises the error that stops the import."""
     if "://" not in args.domain:
         check_domain(args.domain)
     connections = domain_connector(args)
@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_folder_of_files(args: argparse.Namespace) -> bool:
-    """Return whether a local directory has HDF5 files and is not a Zarr store, SOMA experiment or matrix."""
+    """Return whether `args.file` is a directory with HDF5 files that is no Zarr store, SOMA experiment or matrix."""
     place = Path(args.file)
     if args.part or not place.is_dir() or is_zarr(args.file) or is_soma(args.file) or has_matrix(place):
         return False
@@ -230,7 +230,7 @@ def _run_file(
     told: str,
     own: OneOfMany | None = None,
 ) -> int:
-    """Import one file; return the exit status. `told` names the domain in messages; `own` is set in folder imports."""
+    """Import one file; return the exit status. `told` is the domain's name in messages; `own` is for folder imports."""
     connect, open_source = partial(connections, args.domain), partial(_open, args, connections)
     # Undoing needs a client of its own, because a failure or Ctrl-C stops the client that sends.
     server, sending = RetryingClient(connect), RetryingClient(connect)
@@ -268,13 +268,13 @@ def _run_file(
 
 
 def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[OpenedInput, Reader | None]:
-    """Open the imported file, store or directory; also return a function that reads it whole, None for a file."""
+    """Return a pair: the opened input, and a function that reads all its parts, or None for a single file."""
     check_known(args.file)
     if args.file.startswith(UPLOAD):
         return open_source(args.file), None
     if is_zarr(args.file):
         if args.part:
-            raise BadRequest(f"{args.file} is a Zarr store, which is imported whole; leave --part out.")
+            raise BadRequest(f"{args.file} is a Zarr store, which is always imported whole: omit --part.")
         zarr: tuple[OpenedInput, Reader] = args.load_part("zarr").open_zarr(
             args.file, args.path, as_is=args.as_is
         )
@@ -321,7 +321,7 @@ class _Run:
         self._sparsify = Sparsify.parse(args.sparse or (), args.drop_fill, args.threshold)
 
     def run(self, read: Reader | None, left: list[str]) -> None:
-        """Parse the input before creating the domain; delete the domain if the import fails.
+        """Parse the input, create the domain, and import the input; delete the domain if the import fails.
 
         Messages about skipped parts of the file are appended to `left`.
         """
@@ -407,7 +407,7 @@ class _Run:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)
         for text in _listed(
-            "Filters replaced by ones that HSDS reads, also in exports; hsparse export --filter sets others",
+            "Filters that HSDS cannot read, and their replacements (hsparse export --filter sets others)",
             [f"{path}: {changed}" for path, changed in objects.refiltered.items()],
         ):
             print_message(self._args.progress, text, sys.stderr)
@@ -429,7 +429,7 @@ class _Run:
             self._own.await_earlier()
 
     def _parts(self, known: str | None, root: str, parts: DomainParts) -> list[str]:
-        """Import a file of another format; return messages about skipped parts."""
+        """Import a file of another format than HDF5; return messages about skipped parts."""
         self._refuse_sparsify()
         for path, (matrix, attributes) in parts.matrices.items():
             if self._args.chunk:
@@ -476,12 +476,12 @@ class _Run:
         return f"continue by {command} with the flags of this import."
 
     def _undo(self, root: str, error: BaseException) -> None:
-        """Delete the domain; if that fails too, report both errors."""
+        """Delete the domain after `error`; if deleting fails, raise an error with both messages."""
         try:
             self._target.delete(root)
         except HsparseError as left:
             raise HsparseError(
-                f"{error} The imported part could not be deleted, delete {self._args.domain}: {left.message}"
+                f"{error} The incomplete domain could not be deleted: delete {self._args.domain}. {left.message}"
             ) from error
 
     def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
@@ -498,7 +498,7 @@ class _Run:
 
 
 def _listed(title: str, some: list[str]) -> list[str]:
-    """Return a message with a title, the number of texts and the first `MAX_NAMED_OBJECTS`; [] if there are none."""
+    """Return [] if `some` is empty, else one message with a title, their number, and the first of them."""
     more = [f"and {len(some) - MAX_NAMED_OBJECTS} more"] if len(some) > MAX_NAMED_OBJECTS else []
     return ["\n  ".join([f"{title} ({len(some)}):", *some[:MAX_NAMED_OBJECTS], *more])] if some else []
 
@@ -506,7 +506,7 @@ def _listed(title: str, some: list[str]) -> list[str]:
 def _count(text: str) -> int:
     value = int(text)
     if not 1 <= value <= 64:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 to 64")
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 64")
     return value
 
 
@@ -514,6 +514,6 @@ def _dimensions(text: str) -> tuple[int, ...]:
     parts = text.split("x")
     if not all(part.isdecimal() and int(part) for part in parts):
         raise argparse.ArgumentTypeError(
-            f"{text} is not numbers above 0 with x between them, such as 4096x256"
+            f"{text} is not a list of numbers above 0, joined by x, such as 4096x256"
         )
     return tuple(map(int, parts))

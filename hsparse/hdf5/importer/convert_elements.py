@@ -1,4 +1,4 @@
-"""Convert elements of a virtual dataset's source to the type of the virtual dataset, as libhdf5 does."""
+"""Convert elements of a source dataset to the type of the virtual dataset that maps them, as libhdf5 does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Array = NDArray[Any]
 
 
 def convert_elements(values: Array, source: Any, target: Any) -> Array:
-    """Convert values from type `source` to type `target`, both type JSON; raise `Unsupported` if that is impossible.
+    """Convert values from type `source` to type `target`, both as JSON; raises `Unsupported` if no conversion exists.
 
-    Numbers beyond the range of an integer type become its least or largest value. Fields of compounds are matched by
-    name; fields that the source does not have become zero.
+    Numbers beyond the range of an integer type become the type's lowest or highest value. Compound fields match by
+    name; fields that the source lacks become zero.
     """
     if source == target:
         return values
@@ -78,7 +78,7 @@ def _texts(values: Array, source: Any, target: Any) -> Array:
 
 
 def _cut_at_zeros(texts: Array) -> Array:
-    """Return texts truncated at their first zero byte."""
+    """Return the texts, each truncated at its first zero byte."""
     rows = np.ascontiguousarray(texts).view(np.uint8).reshape(*texts.shape, texts.dtype.itemsize)
     ended = np.logical_or.accumulate(rows == 0, axis=-1)
     return np.where(ended, np.uint8(0), rows).view(texts.dtype)[..., 0]
@@ -95,7 +95,7 @@ def _compounds(values: Array, source: Any, target: Any) -> Array:
 
 
 def _item(item: Any) -> Any:
-    """Return type JSON as an object; the name of a predefined type is expanded."""
+    """Return a type as a JSON object; the name of a predefined type is expanded to an object."""
     if not isinstance(item, str):
         return item
     return {"class": "H5T_FLOAT" if item.startswith("H5T_IEEE") else "H5T_INTEGER", "base": item}

@@ -1,4 +1,4 @@
-"""Read and upload sparse datasets that a file stores as two datasets of ordinary chunks: values and defined set."""
+"""Upload sparse datasets that a file stores as two chunked datasets: the values, and the defined set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hsparse.model.vlen_array import VlenArray
 
 
 class DefinedData:
-    """A sparse dataset stored as two datasets: its values, and its defined set, at the file address `beside`."""
+    """A sparse dataset that a file stores as two datasets: `stored`, its values, and its defined set at `beside`."""
 
     def __init__(self, objects: FileObjects, stored: ParsedObject, beside: int) -> None:
         assert stored.dataset is not None
@@ -45,7 +45,7 @@ class DefinedData:
         self._fill = self._fill_bytes()
 
     def body(self, path: str) -> Json:
-        """Return the request body that creates the sparse dataset, without filters: the server chooses them."""
+        """Return the request body that creates the sparse dataset. It has no filters, so the server chooses filters."""
         body = dataset_body(self._objects, self._stored, path)
         properties = body["creationProperties"]
         properties.pop("filters", None)
@@ -58,7 +58,7 @@ class DefinedData:
         return body
 
     def chunks(self) -> list[tuple[Dims, int]]:
-        """Return the scaled coordinates of chunks that may have defined elements, and the chunks' bytes in the file."""
+        """Return, for each chunk that may have defined elements, its scaled coordinates and its bytes in the file."""
         found: dict[Dims, int] = {}
         for data in (self.values, self.defined):
             assert data.records is not None
@@ -67,15 +67,15 @@ class DefinedData:
         return sorted(found.items())
 
     def read(self, scaled: Dims) -> tuple[NDArray[np.uint64], Values]:
-        """Return the coordinates in the dataset, (n, rank) uint64, and values, (n,), of a chunk's defined elements."""
+        """Return a pair for a chunk's defined elements: dataset coordinates, (n, rank) uint64, and values, (n,)."""
         start, stop = self.grid.bounds(scaled)
         coords, values = self.read_box(start, stop)
         return coords + np.array(start, np.uint64), values
 
     def read_box(self, start: Dims, stop: Dims) -> tuple[NDArray[np.uint64], Values]:
-        """Return the coordinates relative to `start`, (n, rank) uint64, and values, (n,), of a box's defined elements.
+        """Return a pair for a box's defined elements: coordinates from `start`, (n, rank) uint64, and values, (n,).
 
-        Elements that differ from the fill value count as defined: programs that ignore defined sets may write them.
+        Elements that differ from the fill value count as defined: programs that ignore the defined set may write them.
         """
         count = prod(map(int.__sub__, stop, start))
         mask = np.asarray(self.defined.read(start, stop)).reshape(count) != 0
@@ -94,10 +94,10 @@ class DefinedData:
 
 
 class DefinedUpload(ValueUpload[DefinedData]):
-    """The upload of the defined elements of one dataset, chunk by chunk."""
+    """Uploads the defined elements of one dataset, chunk by chunk."""
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all chunks, also those that are `stored`, because these may be incomplete."""
+        """Submit all chunks. The chunks in `stored` are submitted too, because they may be incomplete on the server."""
         nbytes = self._data.values.size * prod(self._data.grid.chunk)
         for scaled, size in self._data.chunks():
             self._uploads.submit(4 * nbytes, partial(self._send_chunk, scaled, size))
@@ -110,7 +110,7 @@ class DefinedUpload(ValueUpload[DefinedData]):
 
 
 def _in_row(values: Values, count: int) -> Values:
-    """Return `count` elements in one dimension; fixed-size ones as opaque bytes, since numpy expands array types."""
+    """Return elements in one dimension of `count`; fixed-size elements become opaque bytes of equal size."""
     if isinstance(values, VlenArray):
         return values.reshape((count,))
     raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -118,7 +118,7 @@ def _in_row(values: Values, count: int) -> Values:
 
 
 def _is_fill(values: Values, fill: bytes) -> NDArray[np.bool_]:
-    """Return a mask, (n,) bool, of the elements that have the bytes of the fill value."""
+    """Return a mask, (n,) bool, that is true for elements with the bytes of the fill value."""
     wanted = np.frombuffer(fill, np.uint8)
     if not isinstance(values, VlenArray):
         raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)

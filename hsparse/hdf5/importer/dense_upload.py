@@ -1,7 +1,7 @@
 """Upload the values of dense datasets, chunk by chunk of the server's grid.
 
-A chunk is sent as its stored bytes if the server stores chunks of the same dimensions with the same filters, and by
-value otherwise. Each request writes whole chunks, so that a chunk that exists on the server is complete. A chunk that
+A chunk is sent as its stored bytes if the server's chunks have the same dimensions and filters. Otherwise it is sent by
+value. Each request writes whole chunks, so that a chunk that exists on the server is complete. A chunk that
 needs several requests is written again when an import is resumed.
 
 `ValueUpload` is the base class of all uploads of a dataset's values.
@@ -43,12 +43,12 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
-"""Most bytes of values in a request, unless one element has more."""
+"""The maximum number of bytes of values in a request; one larger element is sent in a request of its own."""
 Data = TypeVar("Data")
 
 
 class ValueUpload(Generic[Data]):
-    """Base class of an upload of one dataset's values from `data`; `record` is the server's JSON of the dataset."""
+    """The base class of uploads of a dataset's values from `data`; `record` is the server's JSON of the dataset."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class ValueUpload(Generic[Data]):
 
     @property
     def _takes_chunks(self) -> bool:
-        """Whether the first element begins a chunk, as in a file: the lower bound is not inside of a chunk."""
+        """Whether the dataset's first element is also the first element of a chunk on the server, as in a file."""
         return not any(map(int.__mod__, lower_of(self._record["shape"]), chunk_spec(self._record).dims))
 
     def _chunk_url(self, scaled: Dims) -> str:
-        """Return the request path of a chunk; `scaled` counts from the dataset's first chunk, the path from index 0."""
+        """Return the URL path of a chunk. `scaled` counts from the dataset's first chunk, the URL from index 0."""
         base = chunk_spec(self._record).base
         return f"{self._url}/chunks/{chunk_name([*map(add, scaled, base)] if base else scaled)}/value"
 
     def _put_chunk(self, scaled: Dims, data: bytes, sections: Sequence[Section]) -> None:
-        """Store the bytes of a structured chunk unchanged."""
+        """Send the stored bytes of a structured chunk to the server, which stores the bytes unchanged."""
         self._server.json(
             "PUT",
             self._chunk_url(scaled),
@@ -90,7 +90,7 @@ class ValueUpload(Generic[Data]):
         )
 
     def _put_elements(self, points: Points, values: Values) -> None:
-        """Write elements of a sparse dataset; split them in halves if they are too many for a request."""
+        """Write elements of a sparse dataset; if they are too many for one request, send each half by itself."""
         count = points.size
         if not count:
             return
@@ -100,7 +100,7 @@ class ValueUpload(Generic[Data]):
             else:
                 body = encode_region(points, values)
             if len(body) > MAX_REQUEST_BYTES and count > 1:
-                raise TooLarge(f"{count} elements have {len(body)} bytes.")
+                raise TooLarge(f"{count} elements have {len(body)} bytes; the limit is {MAX_REQUEST_BYTES}.")
             self._server.json("PUT", f"{self._url}/value", body, sparse=1)
         except TooLarge:
             if count == 1:
@@ -110,30 +110,30 @@ class ValueUpload(Generic[Data]):
 
 
 def points_in_chunk(grid: Grid, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
-    """Return the coordinates in the dataset of the elements at `offsets`, (n,) uint32, in a chunk."""
+    """Return the coordinates in the dataset of the elements that are at `offsets`, (n,) uint32, in a chunk."""
     return Points(grid.extent, unravel(offsets, grid.chunk) + np.array(grid.origin(scaled), np.uint64))
 
 
 MAX_UNDIVIDED_BYTES = 1024 * 1024
-"""Most bytes of a chunk that is never written in parts: every server's `max_request_size` allows it."""
+"""A chunk of at most this many bytes is always written whole, because every server's `max_request_size` allows it."""
 BAND_BYTES = 16 * 1024 * 1024
-"""Bytes of values in a request for several chunks; a box that spans a whole dimension may have `MAX_REQUEST_BYTES`."""
+"""The bytes of values in a request for several chunks; a box that spans a whole dimension may be larger."""
 MAX_GROUPED_CHUNK_BYTES = 256 * 1024
-"""Most bytes of a chunk that is sent together with others, because it is not worth a request of its own."""
+"""The maximum size in bytes of chunks that are sent several in one request."""
 PAGE_CHUNKS = 10_000
 SIGNED = "signed"
-"""Value of the parameter `places`: chunk names count from index 0, also in a dataset with a lower bound."""
+"""A value of the parameter `places`: chunk names count from index 0, even in a dataset with a lower bound."""
 
 
 class DenseUpload(ValueUpload[InputData | VirtualData]):
-    """The upload of the values of one dense dataset."""
+    """Uploads the values of one dense dataset."""
 
     @cached_property
     def _spec(self) -> ChunkSpec:
         return chunk_spec(self._record)
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all values, except chunks that are `stored` on the server and complete."""
+        """Submit all values, except the values of chunks that are in `stored` and complete on the server."""
         data = self._data
         if not data.dims:
             self._uploads.submit(data.size, lambda: self._send((), ()))
@@ -163,7 +163,7 @@ class DenseUpload(ValueUpload[InputData | VirtualData]):
                 )
 
     def _suits_bands(self, nbytes: int) -> bool:
-        """Return whether many chunks are sent by one request: they are small, all stored, and none skips a filter."""
+        """Return whether one request sends several chunks: all chunks are small and stored, and none skips a filter."""
         records = self._data.records
         return (
             nbytes <= MAX_GROUPED_CHUNK_BYTES
@@ -174,7 +174,7 @@ class DenseUpload(ValueUpload[InputData | VirtualData]):
 
     @property
     def _is_undivided(self) -> bool:
-        """Whether a chunk that is sent by value always fits into one request."""
+        """Whether the values of a whole chunk always fit into one request."""
         return (
             self._data.is_raw
             and self._spec.datatype.guessed_size * prod(self._spec.dims) <= MAX_UNDIVIDED_BYTES
@@ -205,14 +205,14 @@ class DenseUpload(ValueUpload[InputData | VirtualData]):
         self._advance(*self._counted(start, stop))
 
     def _counted(self, start: Dims, stop: Dims) -> tuple[int, int]:
-        """Return the approximate number of bytes that a box takes in the file, and its number of elements."""
+        """Return a pair: the approximate number of bytes that a box takes in the file, and its number of elements."""
         count, records = prod(map(int.__sub__, stop, start)), self._data.records
         whole = self._data.size * prod(self._data.dims)
         stored = whole if records is None else int(records.size.sum())
         return self._data.size * count * stored // whole, count
 
     def _send(self, start: Dims, stop: Dims) -> None:
-        """Send the values of a box; split it if they are too many for a request."""
+        """Send the values of a box; if they are too many for one request, send two halves of the box."""
         size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
         if size > MAX_REQUEST_BYTES and self._halve(start, stop):
             return
@@ -229,7 +229,7 @@ class DenseUpload(ValueUpload[InputData | VirtualData]):
                 raise
 
     def _halve(self, start: Dims, stop: Dims) -> bool:
-        """Send a box as two halves; return False for a single element, or a single chunk that must not be split."""
+        """Send a box as two halves and return True; return False if it is an element or chunk that cannot be split."""
         units = (self._spec.dims,) if self._is_undivided else (self._spec.dims, (1,) * len(start))
         for unit in units:
             for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
@@ -243,10 +243,10 @@ class DenseUpload(ValueUpload[InputData | VirtualData]):
 
 
 def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
-    """Yield boxes of chunks that cover a grid, as the scaled coordinates of the first chunk and one past the last.
+    """Yield boxes of chunks that cover a grid; a box is (first, stop): scaled coordinates, `stop` is exclusive.
 
-    `counts` has the number of chunks in each dimension, `nbytes` is the size of a chunk. A box spans the last
-    dimensions and a part of one other, about `BAND_BYTES` bytes, so that its elements are few runs in row-major order.
+    `counts` has the number of chunks in each dimension; `nbytes` is the size of a chunk. A box spans the last
+    dimensions and a range of one more dimension, about `BAND_BYTES` bytes: few contiguous runs of elements.
     """
     steps = [1] * len(counts)
     for dim in reversed(range(len(counts))):
@@ -263,7 +263,7 @@ def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
 def create_or_find(
     server: RetryingClient, collection: str, body: dict[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """Create an object with the id in `body`; return the server's JSON of the object, and whether it existed before."""
+    """Create an object with the id in `body`; return a pair: the object's JSON, and whether it existed before."""
     try:
         return server.json("POST", f"/{collection}", body), False
     except Conflict:
@@ -271,9 +271,9 @@ def create_or_find(
 
 
 def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, int]:
-    """Return the chunks of a dataset that the server stores: numbers of defined elements by scaled coordinates.
+    """Return a dict that maps the scaled coordinates of each chunk on the server to its number of defined elements.
 
-    The number is 0 for a chunk that is not structured. Coordinates count from the dataset's first chunk.
+    The number is 0 for chunks that are not structured. Coordinates count from the dataset's first chunk.
     """
     found: dict[Dims, int] = {}
     if not dims_of(record["shape"]):

@@ -1,4 +1,4 @@
-"""Read boxes of elements of a dataset in an HDF5 file, with a compact, contiguous, external or chunked layout."""
+"""Read boxes of elements from compact, contiguous, external or chunked datasets of HDF5 files."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from hsparse.model.json_values import Values
 
 Dims = tuple[int, ...]
 LARGE_CHUNK = 64 * 1024 * 1024
-"""Decoded chunks of at least this many bytes are decoded one at a time, and the last one is cached."""
+"""Chunks of at least this many bytes are decoded one at a time, and the last decoded chunk is cached."""
 LONG_RUN = 4 * 1024
-"""Least bytes of a contiguous run that is worth a separate read."""
+"""A contiguous run of at least this many bytes is read by a read of its own."""
 SPARSE_SPAN = 4
-"""Short runs of contiguous data are read by one read if that reads at most this many times the wanted bytes."""
+"""Short runs are combined in one read that reads at most this many times the bytes of the runs."""
 
 
 class DataFile(Protocol):
-    """An open HDF5 file: its bytes, superblock (`file`), and the files that it names; `find` resolves references."""
+    """An open HDF5 file: its bytes, its superblock (`file`), and the files it names. `find` resolves references."""
 
     @property
     def source(self) -> InputFile: ...
@@ -66,7 +66,7 @@ def is_raw(stored: FileType) -> bool:
 
 
 class _LargeChunk:
-    """The last large chunk that was decoded; a process holds one for all files."""
+    """The cache of the last decoded large chunk; a process has one cache for all files."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -75,7 +75,7 @@ class _LargeChunk:
         self.content: Buffer | None = None
 
     def forget(self, gone: ref[InputData] | None = None) -> None:
-        """Free the chunk; if `gone` is given, only if the chunk belongs to that data."""
+        """Free the cached chunk; if `gone` is given, only free a chunk of the data that `gone` refers to."""
         if gone is None or gone is self.of:
             self.of = self.content = None
 
@@ -84,9 +84,9 @@ _LARGE = _LargeChunk()
 
 
 class InputData:
-    """The elements of a dataset. `records` is its chunk index, None for layouts without chunks.
+    """The elements of a dataset. `records` is the chunk index, or None for layouts without chunks.
 
-    Raises `Corrupt` if contiguous data exceeds the file or compact data has a wrong size, and `ExternalData`'s errors.
+    Raises `Corrupt` if contiguous data exceeds the file or compact data has a wrong size, and errors of `ExternalData`.
     """
 
     def __init__(self, objects: DataFile, dataset: ParsedDataset) -> None:
@@ -111,7 +111,7 @@ class InputData:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether the dataset has storage and elements; without storage, all elements have the fill value."""
+        """Whether the dataset has elements and storage for them; without storage, all elements have the fill value."""
         if dims_of(self.dataset.shape) is None or 0 in self.dims:
             return False
         layout = self.dataset.layout
@@ -127,7 +127,7 @@ class InputData:
         return self.is_allocated
 
     def read(self, start: Dims, stop: Dims) -> Values:
-        """Return the elements of the box `start:stop` as hsparse represents them; raise `Corrupt` and `Unsupported`."""
+        """Return the elements of the box `start:stop` in hsparse's encoding; raises `Corrupt` or `Unsupported`."""
         raw = self._read_raw(start, stop)
         data = np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -141,13 +141,13 @@ class InputData:
         )
 
     def has_data(self, start: Dims, stop: Dims) -> bool:
-        """Return whether elements of a box may differ from the fill value; here always True."""
+        """Return True: elements of a box may differ from the fill value. (`VirtualData` can return False.)"""
         return True
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
-        """Return the stored bytes, the filter mask, and whether filters apply (edge chunks may have none) of a chunk.
+        """Return a triple for a chunk: its stored bytes, its filter mask, and whether filters apply to it.
 
-        `row` is the row of the chunk in `records`.
+        `row` is the row of the chunk in `records`. Chunks at an edge may be unfiltered.
         """
         assert self.records is not None
         file = self.objects.file
@@ -156,16 +156,16 @@ class InputData:
         return self.objects.source.read(*where), int(self.records.mask[row]), self._is_filtered(row)
 
     def whole_chunk(self, row: int) -> NDArray[Any]:
-        """Return all elements of the chunk at `row` of `records`, also those beyond the extent. Requires `is_raw`."""
+        """Return all elements of the chunk at `row` of `records`, even those beyond the extent. Requires `is_raw`."""
         layout, element = self.dataset.layout, element_of(self.dataset.type.item)
         assert isinstance(layout, ChunkedLayout)
         assert isinstance(element, Fixed)
         return np.ndarray(layout.dims, element.dtype, self._decoded(row, prod(layout.dims) * self.size))
 
     def chunks_by_grid(self, grid: Dims, first: Dims = ()) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
-        """Yield the chunks of another grid that overlap stored chunks. `grid` has the other grid's chunk dimensions.
+        """Yield each chunk of another grid, with chunk dimensions `grid`, that overlaps stored chunks.
 
-        Yields a chunk's scaled coordinates, and the rows in `records` of the stored chunks that it overlaps. `first` is
+        Yields a pair: the chunk's scaled coordinates, and the rows in `records` of these stored chunks. `first` is
         the position of the dataset's element 0 in chunk 0 of the other grid (default: the origin).
         """
         assert self.records is not None
@@ -205,7 +205,7 @@ class InputData:
         result = np.zeros(shape, raw)
         if fill := self.dataset.fill.value:
             if len(fill) != self.size:
-                raise Corrupt(f"The fill value has {len(fill)} bytes, an element {self.size}.")
+                raise Corrupt(f"The fill value has {len(fill)} bytes; an element has {self.size}.")
             result[...] = np.frombuffer(fill, raw)[0]
         if not self.is_allocated:
             return result
@@ -242,7 +242,7 @@ class InputData:
         return undo_filters(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
 
     def _kept(self, row: int, size: int) -> Buffer:
-        """Return a decoded large chunk from the cache, so that consecutive boxes decode it once."""
+        """Return a decoded large chunk from the cache, so that consecutive reads decode the chunk only once."""
         with _LARGE.lock:
             if _LARGE.of is None or _LARGE.of() is not self or _LARGE.row != row:
                 _LARGE.forget()  # free it before the next one is decoded
@@ -252,7 +252,7 @@ class InputData:
             return _LARGE.content
 
     def _read_contiguous(self, layout: ContiguousLayout, start: Dims, stop: Dims) -> NDArray[Any]:
-        """Read a box of contiguous data: by one read from its first byte to its last, or run by run."""
+        """Read a box of contiguous data: in one read from the first byte to the last, or by one read for each run."""
         raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         if self._external is not None:

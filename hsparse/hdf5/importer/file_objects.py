@@ -1,6 +1,6 @@
-"""Find the objects of an HDF5 file, by the addresses of their headers, and give them ids on the server.
+"""Find the objects of an HDF5 file by following its links, and give the objects ids for the server.
 
-An id is derived from the root group's id and the address, so that a resumed import finds the objects that exist
+An id is derived from the root group's id and the object's address, so that a resumed import finds objects that exist
 already. Groups that are sparse matrices become datasets.
 """
 
@@ -55,24 +55,24 @@ COLLECTIONS = {
 }
 
 
-OWN_CLASS = "The link is user-defined: delete it from the file, or replace it by a soft link."
+OWN_CLASS = "The link is user-defined, which is not supported: delete it, or replace it by a soft link."
 MOST_WALKED = 4096
-"""Most objects that are kept in memory after they were parsed to find their links, until `read` returns them."""
+"""The maximum number of parsed objects that the walk caches until `read` returns them."""
 ALL_MATRICES = ("csr", "csc", "coo", "frames")
-"""All kinds of sparse matrices, and frames of pixels."""
+"""All kinds of groups that become sparse datasets: matrices (csr, csc, coo), and frames of pixels."""
 SHIFTED = ("shifted",)
-"""A value of `matrices` for which no group becomes a matrix, and only datasets with a lower bound become sparse.
+"""A value of `matrices` with which no group becomes a matrix, and only datasets with a lower bound become sparse.
 
-A file represents sparse datasets with a lower bound only by a dataset with a defined set.
+Exports write a sparse dataset with a lower bound only as a dataset with a defined set.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """An object of a file: its first path, its kind, its id, and its extent if it is (or becomes) a dataset.
+    """An object of a file: the first path found, the kind, the id, and the extent if it is or becomes a dataset.
 
-    `matrix` is set for a group that becomes a sparse dataset, `defined` or `frames` for a dataset that becomes one.
-    The sparse dataset made of a group's event columns has the address `~group`, and is linked from that group.
+    `matrix` is set for a group that becomes a sparse dataset, `defined` or `frames` for a dataset that becomes sparse.
+    The sparse dataset made of a group's event columns has the address `~group`, and the group has a link to it.
     """
 
     address: int
@@ -97,7 +97,7 @@ def is_ordered(stored: ParsedObject) -> bool:
 
 
 def check_names(stored: ParsedObject) -> None:
-    """Raise `Unsupported` for a link or attribute name that is not UTF-8."""
+    """Raise `Unsupported` if the name of a link or attribute is not UTF-8."""
     names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
     for name in names:
         if not is_utf8_name(name):
@@ -107,7 +107,7 @@ def check_names(stored: ParsedObject) -> None:
 
 
 def check_stored(stored: ParsedObject) -> None:
-    """Raise `Unsupported` for a type or a filter that hsparse does not support."""
+    """Raise `Unsupported` if hsparse does not support the type or a filter of an object."""
     kind = stored.type if stored.dataset is None else stored.dataset.type
     if kind is not None:
         check_readable(kind)
@@ -122,7 +122,7 @@ def check_stored(stored: ParsedObject) -> None:
 
 
 def is_utf8_name(name: str) -> bool:
-    """Return whether a name was UTF-8 in the file; other bytes were decoded as surrogates."""
+    """Return whether a name was valid UTF-8 in the file; invalid bytes were decoded as surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -145,16 +145,16 @@ class FileObjects:
         most: int | None = None,
         digest: Digest = lambda address: sha256(b"%d" % address).digest(),
     ) -> None:
-        """Walk the file from its root group, which gets the id `root`; raise `Corrupt` and `Unsupported`.
+        """Walk the file from its root group, which gets the id `root`; raises `Corrupt` and `Unsupported`.
 
         Groups that are sparse matrices of the kinds `matrices` become datasets without their members. If `matrices` is
         not empty, datasets with a defined set become sparse. `look(self, form)` returns the form to use for a matrix;
         if it raises, the group stays a group. `matrix_chunk` are chunk dimensions of matrices (default: chosen later).
         Without `files`, no other file is read. With `strict`, an object that hsparse cannot represent is an error;
-        otherwise it is left out, with the reason in `skipped`. `damaged` also leaves out unreadable objects other than
+        otherwise it is skipped, with the reason in `skipped`. `damaged` also skips unreadable objects, except
         the root. `copied` keeps unsupported types and filters. If the objects are `known` from a previous walk, the
-        file is not walked. A walk stops once more than `most` objects are known, and `at` finds the others on request.
-        `digest` encodes an address as a part of an id.
+        file is not walked. A walk stops when more than `most` objects are known; `at` then finds more on request.
+        `digest` encodes an object's address for its id.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -164,29 +164,29 @@ class FileObjects:
         self.by_address: dict[int, FileObject] = {}
         self.skipped: dict[str, str] = {}
         self.refiltered: dict[str, str] = {}
-        """Descriptions, by path, of filters that the server replaces by others."""
+        """Maps paths of datasets to descriptions of the filters that the import replaces by other filters."""
         self.external: dict[str, StoredExternalLink] = {}
         self.lost = 0
         self.kept: dict[str, tuple[int, int]] = {}
-        """Number of kept elements and of all elements, by path, of dense datasets that become sparse."""
+        """Maps the path of each dense dataset that becomes sparse to its numbers of kept and of all elements."""
         self._strict = strict
         self._copied = copied
         self._left_out = (HsparseError,) if damaged else (Unsupported,)
         self.failed: dict[int, str] = {}
-        """Reasons why objects are left out, by address."""
+        """Maps the address of each skipped object to the reason."""
         self.is_ordered = False
         self._walked: dict[int, ParsedObject] = {}
-        """Parsed objects, by address, from the walk until they are first read."""
+        """Maps addresses to parsed objects, which the walk caches until `read` returns them."""
         self._root = root
         self._look: Look = look or (lambda _, form: form)
         self._matrices = matrices
         self._digest = digest
         self._frames: list[FramesForm] = []
         self._beside: set[int] = set()
-        """Addresses of defined sets, which are parts of other datasets."""
+        """The addresses of defined sets, which are imported as a part of their sparse datasets."""
         self._ahead = [("/", self.file.root)]
         self._entered: set[int] = set()
-        """Addresses of objects whose links have been added to `_ahead`."""
+        """The addresses of objects that the walk has visited; links of these objects are in `_ahead`, or done."""
         self._lock = RLock()
         self.is_whole = bool(known)
         """Whether the walk has ended, so that `by_address` has all objects."""
@@ -196,15 +196,15 @@ class FileObjects:
             self.walk(most)
 
     def of(self, kind: ObjectKind) -> list[FileObject]:
-        """Return the objects of a kind, without those that `matrices` returns."""
+        """Return the objects of a kind, except the objects that `matrices` returns."""
         return [one for one in self.by_address.values() if one.kind == kind and not is_matrix(one)]
 
     def matrices(self) -> list[FileObject]:
-        """Return the objects that become sparse datasets combining several datasets: matrix groups and frames."""
+        """Return the objects that become sparse datasets made of several datasets: matrix groups and frames."""
         return list(filter(is_matrix, self.by_address.values()))
 
     def read(self, one: FileObject) -> ParsedObject:
-        """Parse an object; attributes and links are adjusted if the object becomes, or gets, a sparse dataset."""
+        """Parse an object; its attributes or links are adapted if it becomes sparse, or gets a dataset of events."""
         if one.address < 0:
             group = self._parsed(~one.address, one.path)
             header = replace(group.header, address=one.address)
@@ -220,7 +220,7 @@ class FileObjects:
         )
 
     def user_block(self) -> Json | None:
-        """Return the user block as a creation property, None without one; skip a block that is too long."""
+        """Return the user block as a creation property, or None if the file has no user block or it is too large."""
         if not self.file.base:
             return None
         found = user_block_json(self.source.read(0, self.file.base)) if self.file.base <= MAX_SIZE else None
@@ -231,7 +231,7 @@ class FileObjects:
         return found
 
     def why_left_out(self, link: LinkMessage) -> str:
-        """Return why a link or its target is left out, "" if neither is."""
+        """Return the reason why a link or its target is skipped, or "" if neither is skipped."""
         match link.target:
             case StoredHardLink(address):
                 return self.failed.get(address, "")
@@ -240,9 +240,9 @@ class FileObjects:
         return f"{link.name}: {OWN_CLASS}"
 
     def find(self, address: int) -> ReferenceTarget | None:
-        """Return the target of a reference to an address, or None, counted in `lost`, if there is no such object.
+        """Return the target of a reference to `address`, or None if no such object is imported; `lost` counts these.
 
-        Until all objects are known, any object at the address is accepted, even if no link leads to it.
+        Until all objects are known, any object at the address is accepted, even if no link leads to the object.
         """
         one = self.at(address)
         if one is None:
@@ -251,7 +251,7 @@ class FileObjects:
         return ReferenceTarget(f"{collection_of(one.id)}/{one.id}", one.dims)
 
     def at(self, address: int, path: str = "") -> FileObject | None:
-        """Return the object at an address, or None if it is missing or left out. `path` is its path, if known."""
+        """Return the object at an address, or None if it is missing or skipped. `path` is its path, if known."""
         with self._lock:
             one = self.by_address.get(address)
             if one is None and not self.is_whole and address >= 0:
@@ -263,7 +263,7 @@ class FileObjects:
             return None if one is None or address in self._beside else one
 
     def walk(self, most: int | None = None) -> None:
-        """Find all objects that hard links lead to; with `most`, stop once more objects than that are known."""
+        """Find all objects that hard links lead to; with `most`, stop when more than `most` objects are known."""
         while not self.is_whole and (most is None or len(self._ahead) + len(self.by_address) <= most):
             with self._lock:
                 if self._ahead:
@@ -273,7 +273,7 @@ class FileObjects:
                     self.is_whole = True
 
     def _enter(self, path: str, address: int) -> None:
-        """Add an object, and put the targets of its hard links on the list of objects to visit (`_ahead`)."""
+        """Add an object, and add the targets of its hard links to `_ahead`, the list of objects to visit."""
         if address in self._entered:
             return
         self._entered.add(address)
@@ -290,7 +290,7 @@ class FileObjects:
         ]
 
     def _meet(self, path: str, address: int) -> ParsedObject | None:
-        """Add an object, or the reason why it is left out; return the parsed object if it is new."""
+        """Add an object, or the reason why it is skipped; return the parsed object if it was added now, else None."""
         if address in self.by_address or address in self.failed:
             return None
         try:
@@ -326,7 +326,7 @@ class FileObjects:
     def _forms(
         self, path: str, found: ParsedObject, matrices: Collection[str]
     ) -> tuple[MatrixForm | None, DefinedSet | None, list[FramesForm]]:
-        """Return a group's matrix form, a dataset's defined set, and a group's frames; missing ones are None or []."""
+        """Return a triple: a group's matrix form or None, a dataset's defined set or None, and a group's frames."""
         if not matrices:
             return None, None, []
         if found.kind != ObjectKind.GROUP:
@@ -342,7 +342,7 @@ class FileObjects:
         return None, None, find_frames(self.source, self.file, found) if "frames" in matrices else []
 
     def _looked_at(self, path: str, find: Callable[[], MatrixForm | None]) -> MatrixForm | None:
-        """Return the form that `look` chooses; if an error is raised, put it into `skipped` and return None."""
+        """Return the matrix form that `look` chooses; if an error is raised, record it in `skipped` and return None."""
         try:
             with path_in_errors(path):
                 form = find()
@@ -354,7 +354,7 @@ class FileObjects:
             return None
 
     def _count_events(self, path: str, found: ParsedObject) -> None:
-        """Add the sparse dataset of a group's event columns, or the reason why there is none."""
+        """Add the sparse dataset of a group's event columns, or the reason why the columns cannot become a dataset."""
         beside = f"{path.rstrip('/')}/{counts_name(found.links)}"
         address = ~found.header.address
         form = self._looked_at(beside, lambda: find_events(self.source, self.file, found))
@@ -365,7 +365,7 @@ class FileObjects:
             self.failed[address] = self.skipped[beside]
 
     def _leave_places_out(self, frames: list[FramesForm]) -> None:
-        """Turn the values of frames into sparse datasets; leave out index columns and defined sets."""
+        """Turn the values of frames into sparse datasets; remove index columns and defined sets from the objects."""
         beside = {one.defined.address for one in self.by_address.values() if one.defined is not None}
         for form in frames:
             if {form.values, *form.places} <= {*self.by_address}:
@@ -376,7 +376,7 @@ class FileObjects:
             self.by_address.pop(address, None)
 
     def _parsed(self, address: int, path: str) -> ParsedObject:
-        """Parse an object, without attributes of unsupported types."""
+        """Parse an object; skip its attributes of unsupported types."""
         found = self.source.run(parse_object(self.file, address))
         if self._copied:
             return found

@@ -1,4 +1,4 @@
-"""Read the pixels of detector frames, which an HDF5 file stores as columns, as a sparse matrix."""
+"""Read pixels of detector frames, which an HDF5 file stores as columns of values and indices, as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 
 def open_frames(objects: FileObjects, form: FramesForm) -> Matrix:
-    """Open the pixels as a matrix; raise `Corrupt` if the columns have different lengths or bad pointers."""
+    """Open the pixels as a matrix; raises `Corrupt` if columns have different lengths or pointers are wrong."""
     values = open_column(objects, form.values, "values")
     indices = [open_column(objects, address, "indices") for address in form.indices]
     count = values.dims[0]
     if any(one.dims[0] != count for one in indices):
-        raise Corrupt(f"The frames have {count} values and {[one.dims[0] for one in indices]} indices.")
+        raise Corrupt(f"The frames have {count} values, but {[one.dims[0] for one in indices]} indices.")
     pointers = _pointers(objects, form, count)
     chunk = objects.matrix_chunk or _chunk_of(form.shape, count)
     chunk = chunk_of(form.shape, count, chunk)
@@ -41,7 +41,7 @@ def open_frames(objects: FileObjects, form: FramesForm) -> Matrix:
 
 
 def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.int64]:
-    """Return the number of the first pixel of each frame, and the end of the last one: (frames + 1,) int64."""
+    """Return the number of each frame's first pixel, and the number of all pixels at the end: (frames + 1,) int64."""
     if form.pointers is None and form.counts is None:
         return np.array([0, count])
     frames = form.shape[0]
@@ -52,7 +52,7 @@ def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.
     if form.pointers is None:
         if len(found) != frames or (found < 0).any() or (found > count).any():
             raise Corrupt(
-                f"The {len(found)} pixel counts do not fit {frames} frames with {count} pixels together."
+                f"The {len(found)} pixel counts do not fit {frames} frames with {count} pixels in total."
             )
         found = np.concatenate(([0], np.cumsum(found)))
     check_pointers(found, frames, count)
@@ -60,7 +60,7 @@ def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.
 
 
 def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return chunk dimensions: whole frames, or some rows of a frame that has many pixels; () if `chunk_of` chooses."""
+    """Return dimensions of chunks of whole frames, or of some rows of large frames; () if `chunk_of` must choose."""
     if len(shape) == 2 or 0 in shape:
         return ()
     frames, rows, columns = shape
@@ -71,7 +71,7 @@ def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _ranges(pointers: NDArray[np.int64], width: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of about `ELEMENTS_PER_REQUEST` pixels, which end at multiples of `width` frames if possible."""
+    """Yield ranges of about `ELEMENTS_PER_REQUEST` pixels. If possible, ranges end at multiples of `width` frames."""
     begin = last = 0
     for end in [*pointers[width::width].tolist(), count]:
         if end - begin > ELEMENTS_PER_REQUEST and last > begin:

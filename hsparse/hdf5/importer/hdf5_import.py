@@ -1,6 +1,6 @@
-"""Import an HDF5 file: committed types, then datasets with their values, groups, and the root group's links last.
+"""Import an HDF5 file: first committed types, then datasets and values, then groups, and at last the root group.
 
-With this order no part of the file is visible before it is complete.
+In this order, no part of the file has a link before the part is complete.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
 MAX_LINKS = 5000
-"""Most links in a request."""
+"""The maximum number of links in a request."""
 MAX_OBJECTS = 100
-"""Most objects that a request creates."""
+"""The maximum number of objects that a request creates."""
 MAX_VALUE_BYTES = 4 * 1024 * 1024
-"""Most bytes of base64 values in a request that creates objects, unless one object has more."""
+"""The maximum number of bytes of base64 values in a request that creates several objects."""
 MAX_INLINE_BYTES = 64 * 1024
-"""Most bytes of values that are sent in the request that creates their dataset."""
+"""The maximum number of bytes of values that are sent in the request that creates their dataset."""
 Data: TypeAlias = InputData | VirtualData | StructuredData | DefinedData | SparsifiedData
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, dict[Dims, int]], Upload]
-"""Returns the upload of a dataset, from the server's JSON of the dataset and the chunks that it stores."""
+"""Returns a dataset's upload, given the server's JSON of the dataset and the chunks that the server stores."""
 MAX_KEPT_ROWS = 1000
-"""Most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
+"""A chunk index with at most this many rows is cached until the values are sent; longer indexes are read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """An object to create at `path`: `body` is the request body, and `make` returns the upload of a dataset's values.
+    """An object to create, at `path` in the file. `body` is the request body; `make` returns an upload of values.
 
     `links` yields the links of a group that are not in `body`.
     """
@@ -78,9 +78,9 @@ class NewObject:
 
 
 class Hdf5Import:
-    """The import of one file. `resumed` says that some objects may exist already.
+    """Imports one file. With `resumed`, some objects may already exist on the server.
 
-    `sparsify` chooses dense datasets that become sparse, `links` virtual datasets that stay virtual (default: none).
+    `sparsify` selects dense datasets that become sparse, `links` virtual datasets that stay virtual (default: none).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Hdf5Import:
         self._matrices: list[MatrixUpload] = []
 
     def run(self) -> None:
-        """Import the whole file; errors name the path of the object in the file."""
+        """Import the whole file; the message of an error begins with the path of the object in the file."""
         for step in (self._create_types, self._complete_types):
             for _ in self._uploads.ahead(self._batches(ObjectKind.DATATYPE), step):
                 pass
@@ -130,7 +130,7 @@ class Hdf5Import:
     def _create(
         self, collection: str, objects: Iterator[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects; yield each, its JSON, and whether an earlier import may have left it incomplete."""
+        """Create objects; yield (object, JSON, whether an earlier import may have left the object incomplete)."""
         some: list[NewObject] = []
         nbytes = 0
         for one in objects:
@@ -145,9 +145,9 @@ class Hdf5Import:
     def _create_together(
         self, collection: str, some: list[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects by one request; if that fails, create them one by one, so that errors name the object.
+        """Create objects by one request; if the request fails, create each by its own, so that errors name the object.
 
-        A resumed import skips complete objects and creates the others one by one: if a common request were refused, the
+        A resumed import skips complete objects and creates the rest one by one: if a common request were refused, the
         server would delete the objects that it created, and accept no values for their ids. The first missing object
         shows where the stopped import ended, so later calls use one request again.
         """
@@ -171,7 +171,7 @@ class Hdf5Import:
         self._resumed &= all_there
 
     def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
-        """Return the ids of the complete objects among `some`, found by two requests; none if any candidate is missing.
+        """Return the ids of the complete objects in `some`, or an empty set if any object without an upload is missing.
 
         An object is created with its attributes and first links, so only objects with an upload may be incomplete.
         """
@@ -186,7 +186,7 @@ class Hdf5Import:
             return set()
 
     def _written(self, valued: dict[str, str]) -> set[str]:
-        """Return the ids of the datasets whose values on the server equal the given ones (base64, by id)."""
+        """Return the ids of datasets with the given values on the server; `valued` maps ids to base64 values."""
         reads = {"reads": [{"ids": list(valued)}]}
         answer = self._server.ask(lambda connection: connection.binary("POST", "/datasets/values", reads))
         parts = zip(valued.items(), answer_parts(answer), strict=True)
@@ -286,7 +286,7 @@ class Hdf5Import:
         record: Json,
         there: dict[Dims, int],
     ) -> Upload:
-        """Return a function that submits a dataset's values from `kept` data or, if that is None, from `read()`."""
+        """Return a function that submits a dataset's values, from `kept` or, if `kept` is None, from `read()`."""
         record["type"] = dataset.type.item
 
         def submit() -> None:
@@ -322,7 +322,7 @@ class Hdf5Import:
         return upload.submit
 
     def _stored(self, record: Json, was_there: bool) -> dict[Dims, int]:
-        """Return the chunks of a dataset that an earlier import has stored, see `stored_chunks`."""
+        """Return the chunks of a dataset that an earlier import has stored, as `stored_chunks` does."""
         return stored_chunks(self._server, record) if was_there and self._resumed else {}
 
     def _create_groups(self, some: list[FileObject]) -> None:
@@ -359,12 +359,12 @@ class Hdf5Import:
 
 
 def _kept(data: Data) -> Data | None:
-    """Return `data` if its chunk index is short enough to be kept in memory, else None."""
+    """Return `data`, or None if its chunk index is too long to stay in memory until values are sent."""
     return data if data.records is None or len(data.records) <= MAX_KEPT_ROWS else None
 
 
 def _inline(data: InputData | VirtualData) -> Json:
-    """Return the values for the body that creates their dataset, {} if they are too many or sent separately."""
+    """Return a dataset's values for its creation request, or {} if the values must be sent separately."""
     # Data with references is read only once, because reading counts the lost references.
     if (
         not data.is_whole
@@ -377,6 +377,6 @@ def _inline(data: InputData | VirtualData) -> Json:
 
 
 def _nbytes(body: Json) -> int:
-    """Return the approximate number of bytes of the values in a body."""
+    """Return the approximate size in bytes of the values in a request body."""
     values = [body, *body.get("attributes", {}).values()]
     return sum(len(one.get("value_base64") or one.get("value") or "") for one in values)

@@ -33,12 +33,12 @@ from hsparse.model.initial_values import chunk_of
 Json = dict[str, Any]
 Column = InputData | VirtualData
 COUNT = {"class": "H5T_INTEGER", "base": "H5T_STD_U32LE"}
-"""Datatype of event counts."""
+"""The datatype of event counts."""
 MOST_IN_PULSE = 2**32 - 1
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
-    """Open a matrix of the form `form`; raise `Corrupt` if its parts do not fit together."""
+    """Open the matrix that `form` describes; raises `Corrupt` if its values, indices and pointers contradict."""
     data = open_column(objects, form.values, "values")
     indices = [open_column(objects, address, "indices") for address in form.indices]
     count = indices[0].dims[0]
@@ -60,9 +60,9 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
 
 
 def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray[np.int64]:
-    """Return the number of the first element of each row or column, then the number of elements, as (lines + 1,) int64.
+    """Return the number of each line's first element, and at the end the number of all elements: (lines + 1,) int64.
 
-    Raises `Corrupt`, and `Unsupported` for a pulse with too many events.
+    A line is a row or a column. Raises `Corrupt`, or `Unsupported` if a pulse has too many events.
     """
     assert form.pointers is not None
     column = open_column(objects, form.pointers, "pointers")
@@ -78,15 +78,15 @@ def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray
         found = np.append(found[:lines], count)
     check_pointers(found, lines, count)
     if form.kind == EVENTS and int(np.diff(found).max()) > MOST_IN_PULSE:
-        raise Unsupported(f"A pulse has more than {MOST_IN_PULSE} events.")
+        raise Unsupported(f"A pulse has more than {MOST_IN_PULSE} events, the limit: omit --events.")
     return found
 
 
 def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
-    """Return the type and the fill value, for the body that creates a matrix's dataset.
+    """Return the type and fill value of a matrix's dataset, for the request body that creates the dataset.
 
     The fill value is Binsparse's `fill_value`, or else the HDF5 fill value of the dataset of values. Raises
-    `Unsupported` if its type differs from the type of the values.
+    `Unsupported` if the fill value's type differs from the values' type.
     """
     if isinstance(form, MatrixForm) and form.kind == EVENTS:
         return {"type": COUNT, "creationProperties": {}}
@@ -101,7 +101,7 @@ def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
 
 
 def open_column(objects: FileObjects, address: int, what: str) -> Column:
-    """Open a column of a matrix (`what`: values, indices, pointers, fill value); raise `Corrupt` and `Unsupported`."""
+    """Open the column of a matrix at `address`; `what` is values, indices, pointers or fill value, also in errors."""
     stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")

@@ -1,4 +1,4 @@
-"""Check index columns, read in pieces, before a group is treated as a sparse matrix."""
+"""Check the index columns of a group before the group is treated as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hsparse.setting import MIB
 def look_at_indices(
     objects: FileObjects, form: MatrixForm, *, most: int | None = None, ordered: bool = False
 ) -> MatrixForm:
-    """Check a matrix and return its form; the form of events gets its number of pixels (highest event id + 1).
+    """Check a matrix and return its form; a form of events gets the number of pixels (highest event id + 1).
 
-    With `ordered`, raises `Unsupported` for a coo matrix whose elements are not sorted by row, and if a row does not
-    fit into a chunk. Raises `Unsupported` for a column of more than `most` bytes, and `Corrupt` for a damaged one.
+    With `ordered`, raises `Unsupported` if the elements of a coo matrix are not sorted by row, or if a row does not
+    fit into a chunk. Raises `Unsupported` if a column has more than `most` bytes, and `Corrupt` if it is damaged.
     """
     if form.kind == EVENTS:
         ids = open_column(objects, form.indices[0], "indices")
@@ -55,7 +55,7 @@ def _check_order(objects: FileObjects, form: MatrixForm, most: int | None) -> No
 
 
 def _pieces(column: Column, what: str, most: int | None) -> Iterator[NDArray[Any]]:
-    """Yield a column's elements in pieces; raise `Corrupt` if one is negative, `Unsupported` beyond `most` bytes."""
+    """Yield a column's elements in pieces; `Corrupt` if an element is negative, `Unsupported` beyond `most` bytes."""
     nbytes = column_bytes(column)
     if most is not None and nbytes > most:
         raise Unsupported(

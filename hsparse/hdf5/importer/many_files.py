@@ -1,4 +1,4 @@
-"""Import a folder of HDF5 files into a tree of domains; also import a file in place of an existing domain (--force)."""
+"""Import a folder of HDF5 files into a tree of domains; import a file and replace an existing domain (--force)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from hsparse.hdf5.in_place.signatures import what_is
 
 Connect: TypeAlias = Callable[[str | None], Connection]
 Import: TypeAlias = Callable[[argparse.Namespace, str, "OneOfMany | None"], int]
-"""Imports `args.file` into `args.domain`; returns the exit status. Messages call the domain by the second argument."""
+"""Imports `args.file` into `args.domain`; returns the exit status. The second argument names the domain in messages."""
 
 
 def hdf5_files(folder: Path) -> Iterator[Path]:
-    """Yield the HDF5 files below a folder, by their bytes or suffix, without hidden files and linked folders.
+    """Yield the files below a folder that have HDF5's signature or suffix, except hidden files and linked folders.
 
-    A file that has only the suffix is damaged, or was never written: its import fails and names it.
+    A file that has only the suffix is damaged or empty; its import fails with a message that names the file.
     """
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
@@ -48,16 +48,16 @@ def hdf5_files(folder: Path) -> Iterator[Path]:
 
 
 class ManyFiles:
-    """The concurrent imports of a folder's files, with a common progress."""
+    """The concurrent imports of a folder's files, which report progress together."""
 
     def __init__(self, advance: Advance, count: int) -> None:
         self.advance = advance
         self.is_lost = False
-        """Whether the imports stop because the server cannot be reached; imported parts are then kept."""
+        """Whether the imports stop because the server cannot be reached; incomplete domains are then kept."""
         self._changed = Condition()
         self._is_stopped = False
         self._left: dict[int, Callable[[], None] | None] = dict.fromkeys(range(count))
-        """Imports that are not done, by number: the function that stops a running one, None before it runs."""
+        """Maps the number of each unfinished import to the function that stops it, or None before it runs."""
 
     def end(self, number: int) -> None:
         """Record that the import of file `number` (in the order of the files) is done."""
@@ -66,7 +66,7 @@ class ManyFiles:
             self._changed.notify_all()
 
     def watch(self, number: int, stop: Callable[[], None]) -> None:
-        """Register the function that stops the import of file `number`; call it now if `stop` was called before."""
+        """Register the function that stops the import of file `number`; call it now if the imports are stopped."""
         with self._changed:
             self._left[number] = stop
             is_stopped = self._is_stopped
@@ -90,19 +90,19 @@ class ManyFiles:
 
 @dataclass(frozen=True, slots=True)
 class OneOfMany:
-    """The import of file `number` of a folder; `is_small` says that the file has at most `SMALL_ITEM_BYTES` bytes."""
+    """The import of file `number` of a folder; `is_small` if the file has at most `SMALL_ITEM_BYTES` bytes."""
 
     many: ManyFiles
     number: int
     is_small: bool
 
     def await_earlier(self) -> None:
-        """Wait until the files before this one are imported, because this one may name them."""
+        """Wait until all earlier files are imported, because this file may name them."""
         self.many.await_earlier(self.number)
 
 
 def import_folder(args: argparse.Namespace, connect: Connect, run: Import) -> int:
-    """Import each HDF5 file below the folder `args.file` into the domain with the same path below `args.domain`."""
+    """Import each HDF5 file below the folder `args.file` as a domain with the same path below `args.domain`."""
     folder, target = Path(args.file), normal_path(args.domain)
     made, making, sources = set[str](), Lock(), [*(args.sources or ()), args.file]
     imported = {str(folder.resolve()): target.rstrip("/")}
@@ -149,23 +149,23 @@ def import_folder(args: argparse.Namespace, connect: Connect, run: Import) -> in
 
 
 def import_file(args: argparse.Namespace, connect: Connect, run: Import, own: OneOfMany | None = None) -> int:
-    """Import a file; with `--force`, replace an existing domain once the import is done, and keep its access rights.
+    """Import a file; with `--force`, replace an existing domain after the import, and keep its access rights.
 
-    Raises `Forbidden` if the caller may not read the rights, and `Conflict` if there are snapshots that must be kept.
+    Raises `Forbidden` if the caller may not read the rights, and `Conflict` if the domain has snapshots to keep.
     """
     if args.drop_snapshots and not args.force:
-        raise BadRequest("--drop-snapshots is for --force, which replaces a domain.")
+        raise BadRequest("--drop-snapshots needs --force, which replaces a domain: add --force.")
     if not args.force:
         return run(args, args.domain, own)
     if args.resume or args.keep:
-        raise BadRequest("--force begins anew: leave out --resume and --keep.")
+        raise BadRequest("--force always starts a new import: omit --resume and --keep.")
     path = normal_path(args.domain)
     with closing(ServerTree(connect)) as tree:
         found = tree.exists(path)
         if found is None:
             return run(args, args.domain, own)
         if found.kind is not Kind.DOMAIN:
-            raise Conflict(f"{path} is a folder, which --force does not replace; name a domain.")
+            raise Conflict(f"{path} is a folder, which --force does not replace: name a domain.")
         kept = _KeptSettings.of(tree, path, drop_snapshots=args.drop_snapshots)
         beside = f"{path}.{SystemClock().token(4).hex()}.import"
         status = run(argparse.Namespace(**vars(args) | {"domain": beside}), args.domain, own)
@@ -176,7 +176,7 @@ def import_file(args: argparse.Namespace, connect: Connect, run: Import, own: On
 
 @dataclass(frozen=True, slots=True)
 class _KeptSettings:
-    """The owner and the ACLs of a domain that the caller, `user`, replaces; if the owner is None, it becomes `user`."""
+    """The owner and ACLs of a domain that the caller, `user`, replaces. If `owner` is None, `user` becomes owner."""
 
     user: str
     owner: str | None
@@ -197,7 +197,7 @@ class _KeptSettings:
             listed = tree.json("GET", "/acls", path)["acls"]
         except Forbidden as error:
             if not error.is_of_proxy:
-                remedy = "--force keeps the rights, so it needs readACL; else delete the domain first."
+                remedy = "--force needs the right readACL to keep the access rights: delete the domain first."
                 reword(error, f"{error.message} {remedy}")
             raise
         # An ACL also contains its user and the domain in which it was set.
@@ -206,9 +206,9 @@ class _KeptSettings:
         return cls(str(about.get("username")), record.get("owner") if about.get("isadmin") else None, acls)
 
     def replace(self, tree: ServerTree, path: str, new: str) -> None:
-        """Replace the domain at `path` by the one at `new`.
+        """Replace the domain at `path` by the domain at `new`.
 
-        The caller's own rights are set last, because they may not permit the requests before.
+        The caller's own rights are set last, because they may not permit the requests that set other rights.
         """
         try:
             with suppress(NotFound):

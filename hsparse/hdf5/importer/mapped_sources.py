@@ -1,4 +1,4 @@
-"""Resolve the mappings of a virtual dataset: name patterns (%b) and unlimited mappings, and the dataset's extent."""
+"""Resolve name patterns (%b) and unlimited mappings of a virtual dataset, which determine its extent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping, block_name
 
 Dims = tuple[int, ...]
 SourceDims: TypeAlias = Callable[[str, str], Dims | None]
-"""Returns the extent of a dataset from the name of its file and its path, None if the file or dataset is missing."""
+"""Returns the extent of a dataset, given its file's name and its path, or None if file or dataset is missing."""
 MAX_BLOCKS = 100_000
-"""Most sources that a name pattern may yield."""
+"""The maximum number of sources that a name pattern may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedSource:
-    """A resolved mapping: `virtual` elements of the virtual dataset are `source` elements of `dataset` in `file`."""
+    """A resolved mapping: the selection `virtual` reads the selection `source` of `dataset` in `file`."""
 
     file: str
     dataset: str
@@ -32,7 +32,7 @@ class MappedSource:
 def resolve_mappings(
     mappings: Iterable[VirtualMapping], stored: Dims, dims_of: SourceDims
 ) -> tuple[list[MappedSource], Dims]:
-    """Return the sources of all mappings, and the extent, which differs from `stored` if a mapping is unlimited.
+    """Return a pair: the sources of all mappings, and the extent, which may differ from the `stored` extent.
 
     As in libhdf5's default view, an unlimited mapping ends where its source ends, a name pattern ends before the first
     missing source, and the extent ends where the last mapping ends. Raises `Corrupt` and `TooLarge`.
@@ -59,21 +59,21 @@ def _names(one: VirtualMapping, block: int = 0) -> tuple[str, str]:
 
 
 def _blocks(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
-    """Return the existing sources of a name pattern, up to the first missing one, and where they end along `dim`."""
+    """Return a pair: the sources of a name pattern before the first missing source, and their end along `dim`."""
     assert isinstance(one.virtual, Regular)
     found: list[MappedSource] = []
     while dims_of(*(names := _names(one, len(found)))) is not None:
         found.append(MappedSource(*names, block_of(one.virtual, dim, len(found)), one.source))
         if len(found) > MAX_BLOCKS:
             raise TooLarge(
-                f"{one.dataset} in {one.file} names more than {MAX_BLOCKS} sources: import them in parts."
+                f"{one.dataset} in {one.file} names more than {MAX_BLOCKS} sources: split the virtual dataset."
             )
     span = one.virtual.spans[dim]
     return found, end_of_slices(span, len(found) * span.block)
 
 
 def _endless(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
-    """Return the part of an unlimited mapping for which its source has elements ([] without a source), and its end."""
+    """Return a pair: an unlimited mapping cut to the extent of its source ([] without a source), and its end."""
     names = _names(one)
     dims, end = dims_of(*names), unlimited_dim(one.source)
     assert isinstance(one.virtual, Regular)

@@ -1,7 +1,7 @@
 """Upload compressed matrices (csr, csc) as chunks, each by one request.
 
-To cut a chunk is to read the lines (rows, or columns of csc) that cross it, and to sort their elements by chunk.
-The server only checks and stores the bytes. A chunk that exists there is complete, so a resumed import skips it.
+Chunks are cut from lines (rows, or columns of csc): lines are read, and their elements are sorted by chunk.
+The server only checks and stores the bytes. A chunk on the server is complete, so a resumed import skips the chunk.
 
 Tests: tests/cli/importer/test_matrix_chunks.py.
 """
@@ -39,27 +39,27 @@ from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import path_in_errors
 
 ELEMENTS_AT_ONCE = 1 << 18
-"""Elements that are cut at a time, few enough to stay in the processor's cache, which halves the time."""
+"""The number of elements that are cut at a time: few enough for the processor's cache, which halves the time."""
 MAX_CUT_ELEMENTS = 1 << 22
-"""Most elements that are cut at a time; chunks of the file with more elements are read several times."""
+"""The maximum number of elements cut at a time; chunks of the file with more elements are read several times."""
 CUT_BYTES = 32
-"""Bytes of memory per element while it is cut, without its value."""
+"""The bytes of memory that cutting takes for each element, not counting its value."""
 MAX_ROWS_ELEMENTS = 1 << 22
-"""Most elements of several rows of chunks that are cut together."""
+"""The maximum number of elements in rows of chunks that are cut together; one row of chunks may have more."""
 MAX_WAITING_BYTES = 192 * 1024 * 1024
-"""Most bytes of cut elements in memory. Lines with more are read several times, for some of their chunks at a time."""
+"""The maximum bytes of cut elements in memory. Lines with more are read repeatedly, for some chunks at a time."""
 SHORT_RUN = 4
-"""Runs of elements of one chunk that are shorter than this on average are sorted element by element."""
+"""Elements are sorted one by one if the runs of elements of the same chunk are shorter than this on average."""
 MAX_NUMBERED_CHUNKS = 1 << 16
-"""Most chunks in several rows of chunks that are cut together: two-byte chunk numbers are sorted very fast."""
+"""The maximum number of chunks that are cut together: two-byte chunk numbers are sorted very fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
     """The stored elements of a compressed matrix, line by line: rows or, if `axis` is 1, columns.
 
-    `pointers`, (lines + 1,) int64, has the first element of each line. `read(begin, end)` returns the indices (in their
-    lines) and the values of elements, preferably in multiples of `step` elements. All elements take `nbytes` in the
+    `pointers`, (lines + 1,) int64, has each line's first element. `read(begin, end)` returns the indices (within their
+    lines) and values of elements; multiples of `step` elements are read fastest. All elements take `nbytes` in the
     file. With `adds_up`, values with equal coordinates are added.
     """
 
@@ -91,15 +91,15 @@ class _CutPart:
 
     @property
     def size(self) -> int:
-        """The number of chunks."""
+        """The number of chunks in this part."""
         return (self.last - self.first) * self.width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Elements of a part, sorted by chunk: chunk k has the elements `bounds[k]:bounds[k + 1]`.
+    """Elements of a `_CutPart`, sorted by chunk: chunk k has the elements `bounds[k]:bounds[k + 1]`.
 
-    They result from `counts[k]` elements of the matrix, which is a larger number if elements were added up.
+    They result from `counts[k]` elements of the matrix; there are fewer of them if equal coordinates were added up.
     """
 
     counts: NDArray[np.intp]
@@ -109,7 +109,7 @@ class _Piece:
 
 
 class ChunkUpload(ValueUpload[Lines]):
-    """The upload of the chunks of a compressed matrix of `shape`."""
+    """Uploads the chunks of a compressed matrix of `shape`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ChunkUpload(ValueUpload[Lines]):
         self._byte_rate = data.nbytes / max(1, int(data.pointers[-1]))
 
     def submit(self, stored: Mapping[Dims, int]) -> None:
-        """Submit all chunks, except those that are `stored` with as many elements as they have in the file."""
+        """Submit all chunks, except chunks that the server has `stored` with the same number of elements."""
         for part in self._parts():
             there = sum(stored.get(self._scaled(part, number), 0) for number in range(part.size))
             if part.width == self._counts[1 - self._axis] and there == part.end - part.begin:
@@ -147,7 +147,7 @@ class ChunkUpload(ValueUpload[Lines]):
                     self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number, count))
 
     def _parts(self) -> Iterator[_CutPart]:
-        """Yield the parts of the matrix that are cut one after the other, without those that have no elements."""
+        """Yield the parts of the matrix that are cut one after the other; parts without elements are omitted."""
         bands, width = self._counts[self._axis], self._counts[1 - self._axis]
         pointers, lines = self._data.pointers, self._spec.dims[self._axis]
         starts = pointers[np.minimum(np.arange(bands + 1) * lines, len(pointers) - 1)]
@@ -163,7 +163,7 @@ class ChunkUpload(ValueUpload[Lines]):
             first = last
 
     def _pieces(self, part: _CutPart) -> list[_Piece]:
-        """Return all elements of a part; the chunks of the previous part are sent while these are read."""
+        """Return all elements of a part; chunks of the previous part are sent while this part is read."""
         found: dict[int, _Piece] = {}
         for begin, end in self._ranges(part):
             nbytes = (end - begin) * (CUT_BYTES + 3 * self._spec.dtype.itemsize)
@@ -175,13 +175,13 @@ class ChunkUpload(ValueUpload[Lines]):
         found[bounds[0]] = self._cut(part, bounds)
 
     def _ranges(self, part: _CutPart) -> Iterator[tuple[int, int]]:
-        """Yield ranges of a part's elements that end at multiples of `Lines.step`, or have `MAX_CUT_ELEMENTS`."""
+        """Yield ranges of a part's elements. Ranges end at multiples of `Lines.step` or have `MAX_CUT_ELEMENTS`."""
         step = min(MAX_CUT_ELEMENTS, max(1, ELEMENTS_AT_ONCE // self._data.step) * self._data.step)
         cuts = range((part.begin // step + 1) * step, part.end, step)
         return pairwise((part.begin, *cuts, part.end))
 
     def _cut(self, part: _CutPart, bounds: tuple[int, int]) -> _Piece:
-        """Read the elements `bounds` of a part, and sort them by chunk."""
+        """Read the elements in the range `bounds` of a part, and sort these elements by chunk."""
         with path_in_errors(self._path):
             indices, values = self._data.read(*bounds)
             indices = checked_indices(indices, self._grid.extent[1 - self._axis])
@@ -249,7 +249,7 @@ class ChunkUpload(ValueUpload[Lines]):
         self._count(count)
 
     def _put_whole(self, scaled: Dims, chunk: SparseChunk) -> bool:
-        """Store a chunk by one request; return False if it is too large, and must be sent as elements instead."""
+        """Send a chunk by one request; return False if the chunk is too large, and must be sent as elements."""
         contents = encode_places(chunk.offsets, chunk.dims), byte_view(chunk.values)
         stored = build(contents, METADATA_FIXED, self._spec.filters)
         try:
@@ -259,14 +259,14 @@ class ChunkUpload(ValueUpload[Lines]):
         return True
 
     def _count(self, elements: int, *, before: bool = False) -> None:
-        """Report progress by `elements`; `before` means that an earlier import has stored them."""
+        """Report progress by a number of elements; `before` if an earlier import has stored these elements."""
         self._advance(int(elements * self._byte_rate), elements, before=before)
 
 
 def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """Return the stable sort order of numbers below `size` (None if they are sorted), and the count of each number.
+    """Return a pair: the stable sort order of numbers below `size` (None if sorted), and the count of each number.
 
-    If equal numbers form long runs, only the runs are sorted, which takes less than half of the time.
+    If equal numbers form long runs, only the runs are sorted, which takes less than half the time.
     """
     ends = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     starts = np.append(0, ends)[: len(numbers)]
@@ -286,7 +286,7 @@ def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None,
 
 
 def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the distinct `places`, (n,) integers, in ascending order, and for each the sum of its `counts`."""
+    """Return a pair: the distinct `places`, (n,) integers, ascending, and the sum of `counts` of each place."""
     order = np.argsort(places, kind="stable")
     places = places[order]
     first = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: len(places)])
@@ -294,7 +294,7 @@ def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], 
 
 
 def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:
-    """Return indices as uint32 (uint64 for an extent above 2**32); raise `Corrupt` for one outside of the extent."""
+    """Return indices as uint32, or uint64 if the extent exceeds 2**32; raises `Corrupt` beyond the extent."""
     if len(indices):
         if int(indices.min()) < 0:
             raise Corrupt("An index of the matrix is negative.")
@@ -304,14 +304,14 @@ def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:
 
 
 def encode_places(offsets: NDArray[np.uint32], dims: Dims) -> bytes:
-    """Return the result of `encode_offsets`, in a third of its time if the elements are scattered."""
+    """Return the result of `encode_offsets`, but in a third of the time if the elements are scattered."""
     if not len(offsets) or not are_scattered(offsets, dims):
         return encode_offsets(offsets, dims)
     return image_head(dims, None) + encode_points(coordinate_columns(offsets, dims))
 
 
 def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
-    """Return whether points are certainly a smaller encoding than boxes, because few elements have a neighbour."""
+    """Return whether points certainly take fewer bytes than boxes, because few elements have a neighbour."""
     count, width = len(offsets), dims[-1]
     row = int(np.searchsorted(offsets, (int(offsets[0]) // width + 1) * width))
     if not count % row and (offsets[-row:] % width == offsets[:row] % width).all():
@@ -327,7 +327,7 @@ def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
 
 
 def lines_of(pointers: NDArray[np.int64], begin: int, end: int) -> tuple[int, NDArray[np.int64]]:
-    """Return the number of the first line with elements `begin:end`, and how many of these each line from it on has."""
+    """Return a pair for elements `begin:end`: their first line, and the number of them in each line from there on."""
     first = int(np.searchsorted(pointers, begin, "right")) - 1
     last = int(np.searchsorted(pointers, end, "left"))
     bounds = np.clip(pointers[first : last + 1], begin, end)

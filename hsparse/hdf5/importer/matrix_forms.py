@@ -1,4 +1,4 @@
-"""Recognize groups and datasets of an HDF5 file that become sparse datasets, and the datasets that they consist of.
+"""Find groups and datasets of an HDF5 file that become sparse datasets, and the datasets with their elements.
 
 These are groups of AnnData (`encoding-type`, or the older `h5sparse_format`) and Binsparse, datasets with a defined
 set, detector frames as columns of pixels (pyFAI's sparsify-Bragg and ImageD11), and events of NeXus.
@@ -42,9 +42,9 @@ from hsparse.model.json_values import to_json
 class MatrixForm:
     """A matrix of `shape`; `kind` is csr, csc, coo or events. The other fields are addresses of datasets.
 
-    `indices` has the column (csr), the row (csc) or both (coo) of each element, `pointers` the start of each row or
+    `indices` has the columns (csr), rows (csc), or both (coo) of the elements, `pointers` the start of each row or
     column. With `iso`, all elements have the same value. Events are a csr matrix, pulses x pixels, whose values are
-    event counts; its `values` and `indices` are the same dataset.
+    event counts; the `values` and `indices` of events are the same dataset.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class MatrixForm:
 
 
 def find_matrix(source: InputFile, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
-    """Return the form of a group that is a matrix, None for other groups and for unknown forms."""
+    """Return the form of a group that is a matrix, or None if the group is no matrix or has an unknown form."""
     attributes = {one.name: one for one in stored.attributes}
     members = {
         link.name: link.target.address for link in stored.links if isinstance(link.target, StoredHardLink)
@@ -82,8 +82,8 @@ def find_matrix(source: InputFile, file: Hdf5File, stored: ParsedObject) -> Matr
 class FramesForm:
     """Detector frames stored as columns of pixels; `shape` is (frames, rows, columns), or (rows, columns) of one frame.
 
-    The other fields are addresses of datasets. `indices` has the pixel's number in its frame, or row and column.
-    `pointers` has the first pixel of each frame, or `counts` its number of pixels.
+    The other fields are addresses of datasets. `indices` has each pixel's number in its frame, or its row and column.
+    `pointers` has the first pixel of each frame, or `counts` has each frame's number of pixels.
     """
 
     shape: tuple[int, ...]
@@ -94,18 +94,18 @@ class FramesForm:
 
     @property
     def places(self) -> set[int]:
-        """Addresses of the datasets with the coordinates of the values."""
+        """The addresses of the datasets with the coordinates of the values."""
         return {one for one in (*self.indices, self.pointers, self.counts) if one is not None}
 
 
 EVENTS = "events"
 COUNTS = "counts"
-"""Name of the sparse dataset that is added to a group of event columns."""
+"""The name of the sparse dataset that is added to a group of event columns."""
 EVENT_COLUMNS = ("event_id", "event_index", "event_time_zero")
 
 
 def counts_name(links: Iterable[LinkMessage]) -> str:
-    """Return a name for the sparse dataset of events that no link of its group has yet."""
+    """Return a name for the sparse dataset of events; no link in `links` has this name."""
     names, name = {link.name for link in links}, COUNTS
     while name in names:
         name += "_"
@@ -113,7 +113,7 @@ def counts_name(links: Iterable[LinkMessage]) -> str:
 
 
 def find_events(source: InputFile, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
-    """Return the form of the events in a NeXus group, with the shape (pulses, 0), or None without events.
+    """Return the form of the events in a NeXus group, with the shape (pulses, 0), or None if it has no events.
 
     Raises `Corrupt` if a column is missing, or is not a one-dimensional dataset of numbers.
     """
@@ -139,11 +139,11 @@ def find_events(source: InputFile, file: Hdf5File, stored: ParsedObject) -> Matr
 
 PYFAI = ("frame_ptr", "index", "intensity", "mask")
 SIDES = ("shape0", "shape1")
-"""ImageD11's group attributes with the number of rows and of columns of a frame."""
+"""The attributes of ImageD11's groups that have the number of rows and of columns of a frame."""
 
 
 def find_frames(source: InputFile, file: Hdf5File, stored: ParsedObject) -> list[FramesForm]:
-    """Return the forms of the pixel columns in a group, one for each column of values; [] for other groups."""
+    """Return a form for each column of pixel values in a group of frames, or [] for other groups."""
     names = {
         link.name: link.target.address for link in stored.links if isinstance(link.target, StoredHardLink)
     }
@@ -178,7 +178,7 @@ def find_frames(source: InputFile, file: Hdf5File, stored: ParsedObject) -> list
 
 
 def _dims(source: InputFile, file: Hdf5File, address: int) -> tuple[int, ...] | None:
-    """Return the extent of a numeric dataset, None for other objects."""
+    """Return the extent of a numeric dataset, or None for other objects."""
     try:
         found = source.run(parse_object(file, address)).dataset
     except HsparseError:
@@ -196,9 +196,9 @@ class DefinedSet:
 
 
 def find_defined_set(source: InputFile, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
-    """Return the defined set of a dataset that was exported from a sparse one, None for other datasets.
+    """Return the defined set of a dataset that was exported from a sparse dataset, or None for other datasets.
 
-    An attribute of that name is ignored unless it refers to booleans with the same extent and chunks.
+    An attribute `DEFINED_SET` is ignored unless it refers to a boolean dataset of the same extent and chunks.
     """
     if stored.dataset is None or not isinstance(stored.dataset.layout, ChunkedLayout):
         return None
@@ -251,7 +251,7 @@ def _shape(value: Any) -> tuple[int, int]:
 def _value(
     source: InputFile, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
 ) -> Any:
-    """Return an attribute's value, None if it is unreadable; call `find` with each address that it refers to."""
+    """Return the value of an attribute, or None if it is unreadable; call `find` with each address it refers to."""
     try:
         reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), find)
         return to_json(source.run(reads), element_of(one.type.item))

@@ -2,8 +2,8 @@
 
 See https://math.nist.gov/MatrixMarket/formats.html. The first line is `%%MatrixMarket matrix FORMAT FIELD SYMMETRY`.
 Comments follow, then a line with the numbers of rows, columns and entries, then a line per entry with 1-based indices.
-The format `array` has no number of entries, and its lines are only values, column by column: of a symmetric matrix from
-the diagonal down, of a skew-symmetric one below the diagonal. The field `unsigned-integer` is an extension of scipy.
+The format `array` has no number of entries, and its lines are only values, column by column: in a symmetric matrix from
+the diagonal down, in a skew-symmetric matrix below the diagonal. The field `unsigned-integer` is scipy's extension.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 TEXT_BYTES = 8 * 1024 * 1024
-"""Bytes of text that are read at a time."""
+"""The number of bytes of text that are read at a time."""
 LONGEST_LINE = 1024
 COMPLEX = {
     "class": "H5T_COMPOUND",
@@ -37,7 +37,7 @@ FIELDS: dict[str, tuple[str, Any, int]] = {
     "complex": ("<c16", COMPLEX, 2),
     "pattern": ("|u1", "H5T_STD_U8LE", 0),
 }
-"""Dtype and HDF5 type of the values of each field, and the number of words of a value in an entry."""
+"""Maps each field to the dtype and HDF5 type of its values, and to the count of numbers in an entry's value."""
 FLOATS = ("real", "double", "complex")
 EXPONENTS = bytes.maketrans(b"Dd", b"Ee")
 """Translates Fortran's exponents of double precision, `1.5D+02`."""
@@ -55,12 +55,12 @@ class _Header:
 
     @property
     def numbers(self) -> int:
-        """The count of numbers in an entry: row and column (not in the format `array`), and the value."""
+        """The count of numbers in an entry: row and column (except in the format `array`), and the value's numbers."""
         return (0 if self.is_array else 2) + FIELDS[self.field][2]
 
 
 def open_matrix_market(source: InputFile) -> Matrix:
-    """Open a Matrix Market file: read the header and, to count a symmetric matrix's elements, all entries once.
+    """Open a Matrix Market file: read its header. If the matrix is symmetric, read all entries to count its elements.
 
     Raises `Corrupt` and `Unsupported`.
     """
@@ -75,7 +75,7 @@ def open_matrix_market(source: InputFile) -> Matrix:
 
 
 def open_text(source: InputFile) -> IO[bytes]:
-    """Open a file for reading text as bytes; decompress it if its name ends with .gz."""
+    """Open a text file for reading bytes; decompress the file if its name ends with .gz."""
     file = source.file()
     return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
 
@@ -86,7 +86,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
         if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
             raise Corrupt(f"{path} is no Matrix Market file: its first line is not %%MatrixMarket matrix ...")
         if words[2] not in ("coordinate", "array"):
-            raise Unsupported(f"{path} has the format {words[2]}: coordinate and array are imported.")
+            raise Unsupported(f"{path} has the format {words[2]}: save it as coordinate or array.")
         is_array = words[2] == "array"
         if words[3] not in FIELDS or words[4] not in SYMMETRIES or (is_array and words[3] == "pattern"):
             raise Corrupt(
@@ -105,19 +105,19 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
     if min(rows, columns, entries) < 0:
         raise Corrupt(f"{path} has {rows} rows, {columns} columns and {entries} entries.")
     if words[4] != "general" and rows != columns:
-        raise Corrupt(f"{path} is {words[4]}, but has {rows} rows and {columns} columns.")
+        raise Corrupt(f"{path} is {words[4]}, but has {rows} rows and {columns} columns; they must be equal.")
     return _Header(is_array, words[3], words[4], rows, columns, entries)
 
 
 def _array_entries(symmetry: str, rows: int, columns: int) -> int:
-    """Return the number of entries of a matrix in the format `array`."""
+    """Return the number of entries that a matrix has in the format `array`."""
     if symmetry == "general":
         return rows * columns
     return rows * (rows - 1 if symmetry == "skew-symmetric" else rows + 1) // 2
 
 
 def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]:
-    """Return the coordinates, (count, 2) int64, of `count` entries of the format `array` from entry `before` on."""
+    """Return the coordinates, (count, 2) int64, of `count` entries from entry `before` on, in the format `array`."""
     numbers = np.arange(before, before + count)
     if header.symmetry == "general":
         return np.stack((numbers % header.rows, numbers // header.rows), axis=1)
@@ -128,7 +128,7 @@ def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]
 
 
 def _batches(source: InputFile) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    """Yield the size in bytes and the reader of each piece of text; raise `Corrupt` for a wrong number of entries."""
+    """Yield (bytes, reader) of each piece of text; raises `Corrupt` if the number of entries is wrong."""
     path = source.name
     with open_text(source) as file:
         header = _read_header(path, file)
@@ -140,7 +140,7 @@ def _batches(source: InputFile) -> Iterator[tuple[int, Callable[[], MatrixElemen
                 raise Corrupt(f"{path} is damaged after {found} entries: {error}.") from error
             lines, _, rest = (rest + text).rpartition(b"\n") if text else (rest, b"", b"")
             if len(rest) > TEXT_BYTES:
-                raise Corrupt(f"{path} has a line of more than {TEXT_BYTES} bytes.")
+                raise Corrupt(f"{path} has a line of more than {TEXT_BYTES} bytes, the limit.")
             tokens = (lines.translate(EXPONENTS) if header.field in FLOATS else lines).split()
             if tokens:
                 numbers = header.numbers
@@ -181,7 +181,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Matr
 
 
 def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> MatrixElements:
-    """Return the entries and, unless the matrix is general, their mirror images off the diagonal."""
+    """Return the entries and, unless the matrix is general, mirror images of the entries off the diagonal."""
     if symmetry == "general":
         return places, values
     other = places[:, 0] != places[:, 1]

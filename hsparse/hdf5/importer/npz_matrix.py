@@ -29,7 +29,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def open_npz(source: InputFile) -> Matrix:
-    """Load the sparse array of a file, without unpickling objects; raise `Corrupt` and `Unsupported`."""
+    """Load the sparse array of a file, without unpickling objects; raises `Corrupt` and `Unsupported`."""
     path = source.name
     try:
         with source.file() as file, np.load(file, allow_pickle=False) as found:
@@ -41,7 +41,7 @@ def open_npz(source: InputFile) -> Matrix:
     try:
         return _matrix(path, arrays)
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise Corrupt(f"{path} has no sparse array in a known form: {error}.") from error
+        raise Corrupt(f"{path} has no sparse array of scipy or pydata: {error}.") from error
 
 
 def _matrix(path: str, arrays: Arrays) -> Matrix:
@@ -63,7 +63,7 @@ def _matrix(path: str, arrays: Arrays) -> Matrix:
     if values.ndim != 1 or coords.shape != (len(values), len(shape)) or coords.dtype.kind not in "iu":
         raise ValueError(f"coordinates {coords.shape} and values {values.shape} of an array {shape}")
     if len(coords) and (int(coords.min()) < 0 or (coords >= np.array(shape)).any()):
-        raise Corrupt(f"{path} has elements outside its shape {list(shape)}.")
+        raise Corrupt(f"{path} has elements outside of its shape {list(shape)}.")
     return Matrix(
         shape,
         item,
@@ -94,7 +94,7 @@ def _take(coords: NDArray[Any], values: NDArray[Any]) -> MatrixElements:
 
 
 def _kind(arrays: Arrays) -> str:
-    """Return scipy's name of the array's format, empty for an array of pydata."""
+    """Return scipy's name of the array's format, or an empty text for an array of pydata."""
     kind: str | bytes = arrays["format"].item() if "format" in arrays else ""
     return kind.decode() if isinstance(kind, bytes) else kind
 
@@ -113,7 +113,7 @@ def _compressed(arrays: Arrays, shape: tuple[int, ...], kind: str) -> Matrix:
 
 
 def _values(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values; complex ones become complex64 or complex128, little-endian."""
+    """Return the values; complex values are converted to little-endian complex64 or complex128."""
     if values.dtype.kind != "c":
         return values
     return values.astype("<c8" if values.dtype.itemsize == 8 else "<c16")
@@ -132,7 +132,7 @@ def _from_scipy(
         return _from_bsr(arrays, shape)
     if kind == "dia":
         return _from_dia(arrays, shape)
-    raise Unsupported(f"{path} has a sparse array of form {kind}; save it as coo, csr, csc, bsr or dia.")
+    raise Unsupported(f"{path} has a sparse array of format {kind}: save it as coo, csr, csc, bsr or dia.")
 
 
 def _lines(arrays: Arrays, lines: int, count: int) -> NDArray[np.int64]:
@@ -160,7 +160,7 @@ def _from_dia(arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDA
 
 
 def _from_gcxs(arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the coordinates and values of pydata's GCXS, whose compressed and other axes are each linearized."""
+    """Return the coordinates and values of an array in pydata's format GCXS, which has two linearized axes."""
     data, indices = arrays["data"], arrays["indices"].astype(np.int64)
     compressed = [int(axis) for axis in np.atleast_1d(arrays["compressed_axes"])]
     others = [axis for axis in range(len(shape)) if axis not in compressed]

@@ -1,4 +1,4 @@
-"""Build the bodies of requests that create the objects of a file: type, shape, attributes, links and properties."""
+"""Build the request bodies that create a file's objects: type, shape, attributes, links and creation properties."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 MAX_KEPT = 1 << 16
-"""Datasets with at most this many chunks keep the file's chunk dimensions; for others the server may enlarge them."""
+"""With more chunks than this, the server may enlarge the file's chunk dimensions."""
 FILL_TIMES = {ON_ALLOCATION: "H5D_FILL_TIME_ALLOC", NEVER: "H5D_FILL_TIME_NEVER"}
-"""HDF5's names of the times when fill values are written, except the default."""
+"""Maps the times when fill values are written, except the default, to HDF5's names."""
 
 
 def values_bytes(values: Values) -> memoryview:
-    """Return the bytes of values without a copy: packed, and length-prefixed if they are vlen."""
+    """Return the bytes of values without a copy. Values have no gaps; vlen values are length-prefixed."""
     return byte_view(values.heap if isinstance(values, VlenArray) else values)
 
 
@@ -56,7 +56,7 @@ def type_body(objects: FileObjects, stored: FileType, committed: int | None) -> 
 
 
 def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attributes: bool = True) -> Json:
-    """Return the keys that the bodies of all kinds of objects share; with `attributes=False`, without attributes."""
+    """Return the part of the request body that all kinds of objects have: id, attributes and creation order."""
     found = {}
     for one in stored.attributes if attributes else ():
         with path_in_errors(f"{path} (attribute {one.name})"):
@@ -69,7 +69,7 @@ def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attrib
 
 
 def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
-    """Return the request body of an attribute, with its value in base64."""
+    """Return the request body of an attribute; the value is in base64."""
     check_readable(one.type)
     body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
     dims = dims_of(one.shape)
@@ -81,13 +81,13 @@ def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
 
 
 def link_bodies(objects: FileObjects, links: Iterable[LinkMessage]) -> Json:
-    """Return the bodies of links, by name; a link to an object that is left out states the reason."""
+    """Return a dict of link name to request body; a link to a skipped object states the reason."""
     found = {link.name: _link(objects, link) for link in links}
     return {name: body for name, body in found.items() if body}
 
 
 def _link(objects: FileObjects, link: LinkMessage) -> Json:
-    """Return the request body of a link; {} for no link, because the target is imported as a part of an object."""
+    """Return the request body of a link, or {} if its target is imported only as a part of another object."""
     if why := objects.why_left_out(link):
         return left_out_link(why)
     match link.target:
@@ -102,7 +102,7 @@ def _link(objects: FileObjects, link: LinkMessage) -> Json:
 
 
 def virtual_body(objects: FileObjects, stored: ParsedObject, path: str, layout: Json) -> Json:
-    """Return the request body of a virtual dataset that stays virtual, with this layout."""
+    """Return the request body of a virtual dataset that stays virtual, with the layout `layout`."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
@@ -114,7 +114,7 @@ def virtual_body(objects: FileObjects, stored: ParsedObject, path: str, layout: 
 def dataset_body(
     objects: FileObjects, stored: ParsedObject, path: str, storage: ParsedDataset | None = None
 ) -> Json:
-    """Return the request body of a dataset without structured chunks; a virtual one gets the chunks of `storage`."""
+    """Return the request body of a dataset without structured chunks; virtual datasets get the chunks of `storage`."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
@@ -131,7 +131,7 @@ def dataset_body(
 
 
 def changed_filters(dataset: ParsedDataset) -> str:
-    """Describe the filters of dense chunks that the server replaces, and by which; "" if it keeps all filters."""
+    """Return a text that names replaced filters and their replacements, or "" if the server keeps all filters."""
     items = [creation_property(one) for one in dataset.pipeline]
     stored = parse_hsds_filters(items, dataset.type.size, 0) if items else ()
     kept = {one.id for one in stored}
@@ -143,7 +143,7 @@ def changed_filters(dataset: ParsedDataset) -> str:
 
 
 def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
-    """Return the fill value as JSON, or in base64 if JSON cannot represent it; {} if it is absent or zero."""
+    """Return the creation properties of the fill value, in base64 if necessary, or {} if it is absent or zero."""
     if not dataset.fill.value or not any(dataset.fill.value):
         return {}
     stored = dataset.type
@@ -157,9 +157,9 @@ def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
 
 
 def _copied_layout(dataset: ParsedDataset, storage: ParsedDataset | None) -> ParsedDataset:
-    """Return a virtual dataset with the chunk dimensions of `storage`, if that is chunked and has the same rank.
+    """Return a virtual dataset with the chunk dimensions of `storage`, if `storage` is chunked and has the same rank.
 
-    The result also has the filters of `storage`, if that has the same type and hsparse supports the filters.
+    The result also has the filters of `storage` if the types are equal and hsparse supports the filters.
     """
     dims = dims_of(dataset.shape) or ()
     if (

@@ -1,7 +1,7 @@
-"""Read the metadata of a remote file by few requests while it is opened.
+"""Read the metadata of a remote file with few requests while the file is opened.
 
-A file of up to `MAX_WHOLE_BYTES` bytes is read in ever larger parts, and soon as a whole, which takes no longer than a
-few consecutive requests. In a larger file, the ranges of a read are fetched concurrently, and nearby ones by one
+A file of up to `MAX_WHOLE_BYTES` bytes is read in larger and larger parts, and then whole, which takes no longer than a
+few consecutive requests. In a larger file, the ranges of a read are fetched concurrently; nearby ranges share a
 request.
 """
 
@@ -13,28 +13,28 @@ from concurrent.futures import Future
 from hsparse.hdf5.format.file_fields import ByteRange
 
 Begin = Callable[[ByteRange], Future[bytes]]
-"""Starts to fetch a range of a file; returns a future of its bytes."""
+"""Starts to fetch a range of a file; returns a future of the bytes in the range."""
 MIB = 1024 * 1024
 PAGE_BYTES = 64 * 1024
 MAX_WHOLE_BYTES = 64 * MIB
-"""Most bytes of a file that may be read as a whole."""
+"""The maximum size in bytes of a file that may be read whole."""
 MAX_REQUEST_BYTES = 32 * MIB
-"""Most bytes of a request."""
+"""The maximum number of bytes of a request."""
 MAX_GAP_BYTES = MIB
-"""Most bytes between two ranges that are fetched by one request: more would take longer than a second request."""
+"""The maximum gap in bytes between ranges that one request fetches; a larger gap takes longer than a request."""
 FIRST, GROWS, MOST_AHEAD = MIB, 4, 4 * MIB
-"""Bytes of the first request, the factor by which each next request grows, and the most bytes of such a request."""
+"""The bytes of the first request, the growth factor of later requests, and the maximum bytes of a grown request."""
 KEPT_PAGES = MAX_WHOLE_BYTES // PAGE_BYTES
 
 
 class OpeningReads:
-    """A page cache of a file of `size` bytes, for one thread that opens the file; it keeps about `MAX_WHOLE_BYTES`."""
+    """A page cache of about `MAX_WHOLE_BYTES`, used by one thread while it opens a file of `size` bytes."""
 
     def __init__(self, size: int, begin: Begin) -> None:
         self._size = size
         self._begin = begin
         self._pages: dict[int, tuple[Future[bytes], int]] = {}
-        """For each page number, the request that fetches the page, and the page's position in the fetched bytes."""
+        """Maps each page number to the request that fetches the page, and to the page's offset in the fetched bytes."""
         self._ahead = FIRST
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
@@ -48,13 +48,13 @@ class OpeningReads:
         return found
 
     def fetched(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield the address and the bytes of each fetched range."""
+        """Yield pairs of the address and the bytes of each fetched range."""
         wholes = {id(whole): (number * PAGE_BYTES - at, whole) for number, (whole, at) in self._pages.items()}
         for start, whole in wholes.values():
             yield start, memoryview(whole.result())
 
     def _runs(self, missing: list[int]) -> Iterator[tuple[int, int]]:
-        """Yield runs of pages to fetch, as first and end, that contain the sorted page numbers `missing`."""
+        """Yield runs of pages to fetch, (first, end), which contain the sorted page numbers `missing`."""
         if not missing:
             return
         last = -(-self._size // PAGE_BYTES)

@@ -1,6 +1,6 @@
-"""Read a remote file by ranges; small ranges that are close together are fetched by one request.
+"""Read byte ranges of a remote file; one request fetches small ranges that are close together.
 
-Requests are coroutines on an event loop in a separate thread; any number of threads may wait for their results.
+Requests are coroutines on an event loop in a separate thread; any number of threads may wait for results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hsparse.hdf5.importer.source import InputFile
 
 Result = TypeVar("Result")
 Get = Callable[[ByteRange], Coroutine[Any, Any, bytes]]
-"""Returns the bytes of a range of a file; raises `Conflict` once the file is in another state."""
+"""Returns the bytes of a range of a file; raises `Conflict` if the file has changed."""
 
 
 class LoopThread:
@@ -54,7 +54,7 @@ class LoopThread:
 
 
 class RemoteSource(InputFile):
-    """A remote file in one state; `get` fetches ranges of it on the loop of `thread`.
+    """A remote file in one state; `get` fetches ranges of the file on the event loop of `thread`.
 
     Concurrent threads that need the same block share one request. Several files may share a cache of `blocks`.
     """

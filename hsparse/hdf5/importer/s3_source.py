@@ -1,4 +1,4 @@
-"""Read a file in an S3 bucket, `s3://bucket/key`, by ranges."""
+"""Read byte ranges of a file in an S3 bucket, `s3://bucket/key`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class BucketReader:
         return self.thread.wait(work)
 
     async def head(self, key: str) -> dict[str, Any]:
-        """Return S3's answer to HeadObject for a key; raise `NotFound` if there is no such object."""
+        """Return S3's answer to HeadObject for a key; raises `NotFound` if the bucket has no such object."""
         return await self.store.head(key)
 
     async def pages(self, prefix: str, most: int | None = None) -> list[Page]:
-        """Return pages of the objects and prefixes directly below a prefix: all, or the first `most` pages."""
+        """Return all pages, or the first `most` pages, that list objects and prefixes directly below `prefix`."""
         found: list[Page] = []
         async for page in self.store.list(prefix, delimiter=True):
             found.append(page)
@@ -51,7 +51,7 @@ class BucketReader:
         return found
 
     def get(self, key: str, etag: str, name: str, remedy: str) -> Get:
-        """Return a reader of ranges of an object, which raises `Conflict` (with `name` and `remedy`) if it changes."""
+        """Return a function that reads ranges of an object, and raises `Conflict` if the object has changed."""
 
         async def get(wanted: ByteRange) -> bytes:
             changed = Conflict(f"{name} was changed while it was read: {remedy}.")
@@ -67,10 +67,10 @@ class BucketReader:
 
 
 class S3Source(RemoteSource):
-    """An object of a bucket, read with its own client."""
+    """An object of a bucket, which is read with an S3 client of its own."""
 
     def __init__(self, url: str, *, deadline: float = REQUEST_SECONDS, **options: Any) -> None:
-        """Open the object with the options of `S3Store`; raise `NotFound` if it is missing, and the store's errors."""
+        """Open the object with the options of `S3Store`; raises `NotFound` if it is missing, and `S3Store`'s errors."""
         place = S3Url.parse(url)
         self._reader = BucketReader(place.bucket, deadline=deadline, **options)
         try:
@@ -78,7 +78,7 @@ class S3Source(RemoteSource):
                 found = self._reader.wait(self._reader.store.get_range(place.key, -1))
         except NotFound as error:
             self.close()
-            raise NotFound(f"There is no object {url}.") from error
+            raise NotFound(f"There is no object {url}: check the bucket and key.") from error
         except BaseException:
             self.close()
             raise

@@ -1,4 +1,4 @@
-"""Read files over the REST API by ranges: uploads, such as `upload:///home/ada/run.h5.upload`."""
+"""Read byte ranges of files over the REST API, such as the upload `upload:///home/ada/run.h5.upload`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hsparse.hdf5.importer.upload import Upload, bytes_id, root_id, upload_path
 
 
 class ServerSource(InputFile):
-    """Base class of a file that is read over connections that `connect` opens; `RetryingClient` retries requests.
+    """The base class of files that are read over a server's connections, which `connect` opens, with retries.
 
-    A subclass sets `name`, and calls `_opened` with the size and the fingerprint.
+    A subclass sets `name`, and calls `_opened` with the file's size and fingerprint.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -49,10 +49,10 @@ class ServerSource(InputFile):
 
 
 class UploadSource(ServerSource):
-    """An uploaded file; its `name` is that of the original file."""
+    """An uploaded file; its `name` is the name of the original file."""
 
     def __init__(self, url: str, connect: Callable[[str | None], Connection]) -> None:
-        """Look up the upload; raise the errors of the server and of `Upload.parse`."""
+        """Look up the upload; raises the errors of the server and of `Upload.parse`."""
         self._path = upload_path(url)
         super().__init__(lambda: connect(self._path))
         try:
@@ -65,7 +65,7 @@ class UploadSource(ServerSource):
         self._opened(upload.size, upload.state)
 
     def delete(self) -> str:
-        """Delete the upload after its import; return a message if it cannot be deleted, else ""."""
+        """Delete the upload after its import; return a message if this fails, else ""."""
         try:
             TargetDomain(self._server, self._path).delete(self._root)
         except HsparseError as error:

@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFai
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, run_reads
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Bytes that are fetched at a time if a file is read from start to end."""
+"""The number of bytes that are fetched at a time when a file is read from start to end."""
 Result = TypeVar("Result")
 
 
@@ -49,26 +49,26 @@ class InputFile(OpenedInput):
 
     @abstractmethod
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
-        """Return the bytes of ranges; raise `Corrupt` for a range beyond the end of the file."""
+        """Return the bytes of each range; raises `Corrupt` if a range exceeds the end of the file."""
 
     def opening(self) -> AbstractContextManager[None]:
-        """Return a context in which one thread reads the file's metadata; requests may fetch more than asked for."""
+        """Return a context in which one thread reads the file's metadata; requests may fetch more than is needed."""
         return nullcontext()
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes from `address` on; raise `Corrupt` if the file ends before."""
+        """Return `size` bytes from `address` on; raises `Corrupt` if the file ends before them."""
         return self.fetch((ByteRange(address, size),))[0]
 
     def file(self) -> BufferedReader:
-        """Return a file object that reads from the start, `FETCH_BYTES` at a time; closing it keeps the source open."""
+        """Return a buffered file object at the file's start; closing the file object keeps this source open."""
         return BufferedReader(_RawReader(self), FETCH_BYTES)
 
     def run(self, reads: Reads[Result]) -> Result:
-        """Run a parser, which yields the ranges that it needs, on this file; return its result."""
+        """Run a reader, which yields the ranges that it needs, on this file; return the reader's result."""
         return run_reads(reads, self.fetch)
 
     def check(self, wanted: ByteRange) -> None:
-        """Raise `Corrupt` if the range exceeds the end of the file."""
+        """Raise `Corrupt` if a range exceeds the end of the file."""
         if wanted.address + wanted.size > self.size:
             raise Corrupt(
                 f"There are no {wanted.size} bytes at {wanted.address}: the file ends at {self.size}."
@@ -111,7 +111,7 @@ class LocalSource(InputFile):
     """A local file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raise `NotFound` if it is missing, `BadRequest` if it cannot be read or is no regular file."""
+        """Open the file; raises `NotFound` if it is missing, `BadRequest` if it is unreadable or no regular file."""
         self.name = str(path)
         try:
             # Without O_NONBLOCK, opening a named pipe would wait for a writer.
@@ -142,7 +142,7 @@ class LocalSource(InputFile):
             except OSError as error:
                 raise StoreFailed(f"The file {self.name} cannot be read: {error.strerror}.") from error
             if not part:
-                raise Corrupt(f"The file {self.name} became shorter while it was read.")
+                raise Corrupt(f"The file {self.name} became shorter while it was read: import it again.")
             parts.append(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -150,7 +150,7 @@ class LocalSource(InputFile):
 
 @contextmanager
 def path_in_errors(path: str) -> Iterator[None]:
-    """Put the path of an object before the messages of errors raised in this context."""
+    """Add the path of an object to the front of the messages of errors that are raised in this context."""
     try:
         yield
     except HsparseError as error:

@@ -1,6 +1,6 @@
-"""Find datasets, also in files that another file names, by paths that may lead through soft and external links.
+"""Find datasets by paths that may lead through soft and external links, also into other files.
 
-Also read scattered elements of a dataset by boxes, which are small, or have no unneeded elements.
+Scattered elements of a dataset are read in boxes that are small or contain no unneeded elements.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import SharedSource, SourceFiles
 
 MAX_LINKS = 16
-"""Most soft and external links that are followed to one dataset, as in libhdf5."""
+"""The maximum number of soft and external links that are followed to one dataset, as in libhdf5."""
 
 MAX_DEPTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """An open HDF5 file that another file names; `files` opens the files that this file names. References are null."""
+    """An open HDF5 file that another file names; `files` opens the files that it names. Its references become null."""
 
     source: InputFile
     file: Hdf5File
@@ -45,7 +45,7 @@ class SourceFile:
 
     @classmethod
     def of(cls, source: InputFile, files: SourceFiles) -> SourceFile:
-        """Return a file after reading its superblock; raise `Corrupt` and `Unsupported`."""
+        """Read the superblock of a file, and return the file; raises `Corrupt` and `Unsupported`."""
         return cls(source, source.run(read_superblock(source.size)), files)
 
     def find(self, address: int) -> ReferenceTarget | None:
@@ -55,7 +55,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """An object and its file; after an external link, the file differs from the one that the search began in."""
+    """An object and its file, which is another file than the first file if the path has an external link."""
 
     source: InputFile
     file: Hdf5File
@@ -65,9 +65,9 @@ class FoundObject:
 def find_object(
     source: InputFile, file: Hdf5File, files: SourceFiles, path: str, left: int = MAX_LINKS
 ) -> FoundObject | None:
-    """Return the object at a path from a file's root group, following links, or None if a link is missing.
+    """Follow the links of `path` from a file's root group; return the object, or None if a link is missing.
 
-    `left` is the number of soft and external links that may still be followed; beyond it, raises `Corrupt`.
+    Raises `Corrupt` if more than `left` soft and external links must be followed.
     """
     address, base = file.root, ""
     parts = _components(path)
@@ -90,7 +90,7 @@ def find_object(
                 other, SourceFile.of(other, files).file, files, f"{target.path}/{rest}", left - 1
             )
         if not isinstance(target, StoredSoftLink):
-            raise Corrupt(f"The link {part} on the way to {path} is user-defined.")
+            raise Corrupt(f"The link {part} in the path {path} is user-defined, which is not supported.")
         start = "" if target.path.startswith("/") else base
         return find_object(source, file, files, f"{start}/{target.path}/{rest}", left - 1)
     return FoundObject(source, file, carried_object(source.run(parse_object(file, address))))
@@ -109,12 +109,12 @@ def _member(source: InputFile, file: Hdf5File, group: int, name: str) -> LinkTar
 
 
 MAX_HULL_BYTES = 32 * 1024 * 1024
-"""Most bytes of a box that includes unneeded elements."""
+"""The maximum size in bytes of a box that includes unneeded elements."""
 ReadBox: TypeAlias = Callable[[Dims, Dims], NDArray[Any]]
 
 
 def read_part(read: ReadBox, part: MappedPart, size: int) -> NDArray[Any]:
-    """Return the elements that a part of a mapping selects in its source dataset: (n,), or the shape of a product.
+    """Return the elements that `part` of a mapping selects in its source: (n,), or a box if it is a product.
 
     `read(start, stop)` returns a box of the source, and `size` is the number of bytes of an element. Elements of an
     array type add dimensions to the result.

@@ -1,11 +1,11 @@
 """Find and open the files that an HDF5 file names: sources of virtual datasets, and external raw files.
 
-A name is looked up as in libhdf5: a relative name beside the file that contains it; an absolute name as it is, then by
-its last component beside that file. The places that the caller adds are searched last, also by the last component of an
-absolute name. Only files below allowed places are read: the directory of the imported file, and the added places. A
+A name is looked up as in libhdf5: a relative name beside the naming file; an absolute name as it is, and then by
+its last component beside the naming file. Directories that the caller adds are searched last, by the last component of
+absolute names. Only files below allowed directories are read: that of the imported file, and the added directories. A
 malicious file can therefore not import other files of this machine.
 
-`ExternalData` reads a dataset in external raw files as one source, which joins the byte ranges that the file lists.
+`ExternalData` reads a dataset in external raw files: it joins the byte ranges that the HDF5 file lists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hsparse.hdf5.importer.source import InputFile
 from hsparse.model.dataspace import dims_of
 
 MAX_OPEN = 64
-"""Most files that are kept open between reads."""
+"""The maximum number of files that stay open between reads."""
 OpenSource = Callable[[str], InputFile]
 EtagOf = Callable[[str], str]
 
@@ -61,14 +61,14 @@ class SourceFiles:
         self._lock = Lock()
         self.missing: set[str] = set()
         self.others: Mapping[str, str] = {}
-        """Paths under which other directories are served, by directory; only `in_other` returns files in these."""
+        """Maps other served directories to the paths under which they are served; `in_other` finds files there."""
         self.imported: Mapping[str, str] = {}
-        """Domain folders into which directories are imported, by directory."""
+        """Maps each directory that is imported to the domain folder that it is imported into."""
 
     def find(self, name: str, beside: str) -> str | None:
-        """Return the path or URL of the file that the file `beside` calls `name`, None if there is none.
+        """Return the path or URL of the file that the file `beside` calls `name`, or None if no such file exists.
 
-        Raises `Forbidden` if it is not found, but might be outside of the allowed places, where nothing is looked up.
+        Raises `Forbidden` if the file is not found, but might be outside of the allowed directories.
         """
         key = (name, beside)
         if key not in self._found:
@@ -79,16 +79,16 @@ class SourceFiles:
 
     @property
     def is_changed(self) -> bool:
-        """Whether a name that was looked up now leads to another file, or to a file in another state."""
+        """Whether a name that was looked up leads to another file now, or to a file that has changed."""
         return any(self._state_of(key) != etag for key, etag in list(self._etags.items()))
 
     @property
     def etag(self) -> str:
-        """An etag of the states of all files that were looked up."""
+        """An etag that changes if any of the files that were looked up changes."""
         return sha256(repr(sorted(self._etags.items())).encode(errors="surrogateescape")).hexdigest()[:32]
 
     def _state_of(self, key: tuple[str, str]) -> str:
-        """Return the location and the etag of the file that a name leads to now, "" if there is none."""
+        """Return the location and etag of the file that a name leads to now, or "" if no file is found."""
         if self._etag_of is None:
             return ""
         for one in self._candidates(*key):
@@ -103,7 +103,7 @@ class SourceFiles:
         return bool(self._found)
 
     def looked_at(self, name: str, beside: str) -> str:
-        """Return the locations that `find` tried as text for messages; "" for the name ".", the file itself."""
+        """Return a text for messages with the locations that `find` tries, or "" for ".", the file itself."""
         return (
             ""
             if name == "."
@@ -111,10 +111,10 @@ class SourceFiles:
         )
 
     def in_place(self, name: str, beside: str, *, named: bool = False) -> str | None:
-        """Return the path, relative to the first of `places`, of the file that `beside` calls `name`; None if outside.
+        """Return the path, below the first of `places`, of the file that `beside` calls `name`, or None if outside.
 
-        The file need not exist; of several candidates, the first existing local file is preferred. With `named`, an
-        absolute name is only taken as it is, not by its last component.
+        The file need not exist; among several candidates, the first existing local file is preferred. With `named`, an
+        absolute name is only looked up as it is, not by its last component.
         """
         place = self._places[0].rstrip("/") + "/"
         found: list[str] = []
@@ -126,7 +126,7 @@ class SourceFiles:
         return next((one.removeprefix(place) for one in (*there, *found)), None)
 
     def in_other(self, name: str, beside: str) -> tuple[str, str] | None:
-        """Return (served path, path below it) of the file that `beside` calls `name`, if it is in one of the `others`.
+        """Return (served path, path below it) of the file that `beside` calls `name` if `others` contain the file.
 
         Returns None for other files. Existing candidates are preferred; if none exists, the first candidate counts.
         """
@@ -139,11 +139,11 @@ class SourceFiles:
         return self.others[place], str(Path(first).relative_to(place))
 
     def _other(self, location: str) -> str:
-        """Return the innermost directory of `others` that contains a path, "" if there is none."""
+        """Return the innermost directory in `others` that contains a path, or "" if none contains it."""
         return max((one for one in self.others if Path(location).is_relative_to(one)), key=len, default="")
 
     def domain(self, name: str, beside: str) -> str:
-        """Return the domain that a file with an absolute name is imported into; for any other file, return its name."""
+        """Return the domain that a file with an absolute name is imported into, or `name` for any other file."""
         if not name.startswith("/") or not self.imported:
             return name
         for one in self._candidates(name, beside):
@@ -154,7 +154,7 @@ class SourceFiles:
 
     @contextmanager
     def use(self, location: str) -> Iterator[InputFile]:
-        """Yield the open file at a location that `find` has returned; keep up to `MAX_OPEN` files open afterwards."""
+        """Yield the open file at a location that `find` has returned; up to `MAX_OPEN` files stay open afterwards."""
         source = self._acquire(location)
         try:
             yield source
@@ -181,7 +181,7 @@ class SourceFiles:
         return None
 
     def _candidates(self, name: str, beside: str) -> list[str]:
-        """Return the locations where a file may be: where libhdf5 looks for it, then below the added places."""
+        """Return the locations where a file may be: the locations of libhdf5, then those below added directories."""
         found = dict.fromkeys(_candidates(name, self._called.get(beside, beside)))
         inside = normpath(name.rpartition("/")[2] if name.startswith("/") else name)
         if name.startswith(SCHEME) or inside.startswith(".."):
@@ -231,7 +231,7 @@ class SourceFiles:
 
 
 class SharedSource(InputFile):
-    """The file at a location that `files` has found; `files` opens it for reads, and may keep it open."""
+    """The file at a location that `files` has found; `files` opens the file for reads, and may keep it open."""
 
     def __init__(self, files: SourceFiles, location: str) -> None:
         self.name = location
@@ -250,7 +250,7 @@ class SharedSource(InputFile):
 
 
 def _folders(main: str) -> tuple[str, ...]:
-    """Return the directories of a local file's path and real path, or the prefix `s3://bucket/path` of an object."""
+    """Return the directories of a local file's path and resolved path, or an object's prefix `s3://bucket/path`."""
     if main.startswith(SCHEME):
         return (main.rpartition("/")[0],)
     return str(Path(main).absolute().parent), str(Path(os.path.realpath(main)).parent)
@@ -282,14 +282,14 @@ def _candidates(name: str, beside: str) -> list[str]:
 
 
 def _objects(name: str, last: str, beside: str) -> list[str]:
-    """Return the URL of a file beside an object; an absolute path is reduced to its last component."""
+    """Return the URL of the file that an object names; an absolute path is reduced to its last component."""
     if name.startswith(SCHEME):
         place = S3Url.parse(name)
         return [str(S3Url(place.bucket, normpath(place.key)))]
     place = S3Url.parse(beside)
     key = normpath(place.key.rpartition("/")[0] + "/" + (last if name.startswith("/") else name)).lstrip("/")
     if key.startswith("../"):
-        raise Forbidden(f"The file {name!r} is outside of the bucket of {beside}.")
+        raise Forbidden(f"The file {name!r} is outside of the bucket of {beside}: copy it into the bucket.")
     return [str(S3Url(place.bucket, key))]
 
 
@@ -298,7 +298,7 @@ def _refuse(location: str) -> InputFile:
 
 
 NO_FILES = SourceFiles("/nowhere/none", _refuse)
-"""The `SourceFiles` of a file that may not read other files: opening one raises `Unsupported`."""
+"""The `SourceFiles` of a file whose other files may not be read: opening another file raises `Unsupported`."""
 
 
 class NoOtherFiles(SourceFiles):
@@ -320,9 +320,9 @@ class NoOtherFiles(SourceFiles):
 
 
 class ExternalData(InputFile):
-    """The bytes of a dataset that the file `beside` stores in external files; zeros follow the end of a short file.
+    """The bytes of a dataset that the file `beside` stores in external files. Zeros follow the end of a short file.
 
-    Raises `NotFound` for a missing file, and `Corrupt` if the listed ranges have fewer bytes than the dataset.
+    Raises `NotFound` if a file is missing, and `Corrupt` if the listed ranges have fewer bytes than the dataset.
     """
 
     def __init__(self, files: SourceFiles, beside: str, dataset: ParsedDataset) -> None:
@@ -331,7 +331,7 @@ class ExternalData(InputFile):
         self.size = prod(dims_of(dataset.shape) or ()) * dataset.type.size
         self._files = files
         self._parts: list[tuple[int, int, int, str]] = []
-        """Each range: its begin and end in the data, its offset in its file, and the location of the file."""
+        """For each range: its begin and end in the data, its offset in the external file, and the file's location."""
         at = 0
         for one in dataset.external:
             if at < self.size:
@@ -339,7 +339,7 @@ class ExternalData(InputFile):
                 self._parts.append((at, stop, one.offset, self._place(one, beside)))
                 at = stop
         if at < self.size:
-            raise Corrupt(f"The external files provide {at} bytes; the dataset has {self.size}.")
+            raise Corrupt(f"The external files provide {at} bytes; the dataset needs {self.size}.")
 
     def close(self) -> None:
         """Do nothing: `SourceFiles` closes the files."""

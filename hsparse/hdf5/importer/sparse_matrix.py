@@ -22,10 +22,10 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
-"""Coordinates (n, rank) uint64, and values (n,)."""
+"""A pair: coordinates (n, rank) uint64, and values (n,)."""
 Json = dict[str, Any]
 ELEMENTS_PER_REQUEST = 1 << 19
-"""Elements per request, unless its chunks have more."""
+"""The number of elements per request; if a chunk has more elements, a request may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Matrix:
     """A sparse array with `count` stored elements; `item` is the type JSON, `fill` the fill value (None: zero).
 
     The elements of a compressed matrix are in `lines`. Otherwise, `batches` yields pairs: the number of bytes of a
-    batch in the file, and a function that reads the batch, which takes the memory of at most `most` elements. `chunk`
-    are the chunk dimensions that the user wants; if empty, `chunk_of` chooses.
+    batch in the file, and a function that reads the batch, with memory for at most `most` elements. `chunk`
+    are the chunk dimensions that the user wants; if `chunk` is empty, `chunk_of` chooses dimensions.
     """
 
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ def matrix_body(matrix: Matrix) -> Json:
 
 
 class MatrixUpload(ValueUpload[Matrix]):
-    """The upload of a matrix; a compressed one skips chunks that are `stored` with the same number of elements."""
+    """Uploads a matrix; a compressed matrix skips chunks that are `stored` with the same number of elements."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MatrixUpload(ValueUpload[Matrix]):
         return self._data.itemsize + 8 * len(self._data.shape)
 
     def submit(self) -> None:
-        """Submit all elements, except stored chunks of a compressed matrix."""
+        """Submit all elements, except complete chunks of a compressed matrix that the server has already."""
         if self._data.lines is not None:
             data, shape = self._data.lines, self._data.shape
             record = self._record | {"type": self._data.item}
@@ -98,7 +98,7 @@ class MatrixUpload(ValueUpload[Matrix]):
             )
 
     def check(self) -> None:
-        """Raise `Corrupt` if the server has fewer elements than were read: some have equal coordinates in the file."""
+        """Raise `Corrupt` if the server has fewer elements than were sent, because some have equal coordinates."""
         if self._data.lines is not None:
             return  # each chunk was checked before it was sent
         answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
@@ -120,7 +120,7 @@ class MatrixUpload(ValueUpload[Matrix]):
 
 
 def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
-    """Return the row (or column) of each of the elements `begin:end` of a compressed matrix, (n,) int64."""
+    """Return the row (or column) of each element in `begin:end` of a compressed matrix, (n,) int64."""
     first, counts = lines_of(pointers, begin, end)
     return np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
 
@@ -135,7 +135,7 @@ def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
 
 
 def matrix_coordinates(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
-    """Return coordinates (n, 2) uint64 of two index columns, swapped for csc; raise `Corrupt` if one is negative."""
+    """Return coordinates (n, 2) uint64 of two index columns, swapped for csc; `Corrupt` if an index is negative."""
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:
         raise Corrupt("An index of the matrix is negative.")

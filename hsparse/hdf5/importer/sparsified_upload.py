@@ -1,4 +1,4 @@
-"""Import dense datasets of a file as sparse datasets that define only the elements that the user wants to keep.
+"""Import dense datasets of a file as sparse datasets, which define only the elements that the user wants to keep.
 
 Tests: tests/cli/importer/test_sparsified_upload.py.
 """
@@ -35,14 +35,14 @@ from hsparse.model.initial_values import chunk_of, matrix_filters
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 CHUNK = 1 << 20
-"""Elements of a chunk, including undefined ones, unless the file's chunks have more."""
+"""The number of elements of a chunk, including undefined elements, unless the file's chunks have more."""
 ELEMENTS_AT_ONCE = 1 << 21
-"""Elements that are tested at a time."""
+"""The number of elements that are tested at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sparsify:
-    """The dense datasets that become sparse, and the rules by which their elements are dropped.
+    """Which dense datasets become sparse, and which of their elements are dropped.
 
     `patterns` match paths; `*` stands for any text. `drop_fill` drops elements with the bytes of the fill value, and
     `threshold` drops elements at or below it, but not NaN.
@@ -54,7 +54,7 @@ class Sparsify:
 
     @classmethod
     def parse(cls, patterns: Collection[str], drop_fill: bool, threshold: str | None) -> Sparsify | None:
-        """Return the rules that command-line flags state, None without patterns; raise `BadRequest` for bad flags."""
+        """Return the rules of command-line flags, or None without patterns; raises `BadRequest` if flags contradict."""
         if not patterns:
             if drop_fill or threshold is not None:
                 raise BadRequest("--drop-fill and --threshold are for the datasets that --sparse names.")
@@ -65,17 +65,17 @@ class Sparsify:
         return cls(absolute, drop_fill, None if threshold is None else _number(threshold))
 
     def is_meant(self, path: str) -> bool:
-        """Return whether the dataset at a path becomes sparse."""
+        """Return whether the dataset at `path` becomes sparse."""
         return any(fnmatchcase(path, one) for one in self.patterns)
 
     def check_all(self, paths: Collection[str]) -> None:
-        """Raise `BadRequest` for a pattern that matches none of the datasets' paths."""
+        """Raise `BadRequest` if a pattern matches none of the paths of datasets."""
         for one in self.patterns:
             if not any(fnmatchcase(path, one) for path in paths):
-                raise BadRequest(f"No dataset matches --sparse {one}.")
+                raise BadRequest(f"No dataset matches --sparse {one}: use a path or pattern of datasets.")
 
     def kept(self, values: NDArray[Any], fill: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the indices of the elements of `values`, (n,), that are kept; `fill` is the fill value, ()."""
+        """Return the indices of the elements to keep of `values: (n,)`; `fill: ()` is the fill value."""
         kept = np.ones(len(values), np.bool_)
         if self.drop_fill:
             raw = values.view(np.uint8).reshape(len(values), -1)
@@ -139,7 +139,7 @@ class SparsifiedData:
         return body
 
     def chunks(self) -> Iterator[tuple[Dims, int]]:
-        """Yield the scaled coordinates of chunks that may have elements to keep, and the chunks' bytes in the file."""
+        """Yield, for each chunk that may have elements to keep, its scaled coordinates and its bytes in the file."""
         data = self.data
         if not data.is_allocated:
             return
@@ -153,7 +153,7 @@ class SparsifiedData:
                 yield scaled, prod(map(int.__sub__, stop, start)) * data.size
 
     def read(self, scaled: Dims) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-        """Yield coordinates (n, rank) uint64 and values (n,) of the kept elements of a chunk, in pieces."""
+        """Yield pieces of the kept elements of a chunk: pairs of coordinates (n, rank) uint64 and values (n,)."""
         start, stop = self.grid.bounds(scaled)
         values = np.ascontiguousarray(self.data.read(start, stop)).reshape(-1)
         shape = tuple(map(int.__sub__, stop, start))
@@ -163,13 +163,13 @@ class SparsifiedData:
             yield np.stack(inside, axis=1).astype(np.uint64) + np.array(start, np.uint64), values[places]
 
     def count(self, kept: int) -> None:
-        """Add to the number of kept elements, which the command reports (`FileObjects.kept`)."""
+        """Add `kept` to the dataset's number of kept elements, `FileObjects.kept`, which the command reports."""
         with self._lock:
             before, _ = self._objects.kept.get(self._path, (0, 0))
             self._objects.kept[self._path] = before + kept, prod(self.data.dims)
 
     def _chunk(self) -> Dims:
-        """Return the chunk dimensions that the user wants or, by default, the file's, enlarged to `CHUNK` elements."""
+        """Return the user's chunk dimensions or, by default, those of the file, enlarged to `CHUNK` elements."""
         dims, layout = self.data.dims, self.data.dataset.layout
         if self._objects.matrix_chunk:
             return chunk_of(dims, 1, self._objects.matrix_chunk)
@@ -181,10 +181,10 @@ class SparsifiedData:
 
 
 class SparsifiedUpload(ValueUpload[SparsifiedData]):
-    """The upload of the kept elements of a dataset."""
+    """Uploads the kept elements of a dataset."""
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all chunks, also those that are `stored`, because these may be incomplete."""
+        """Submit all chunks. The chunks in `stored` are submitted too, because they may be incomplete on the server."""
         data, count = self._data.data, prod(self._data.grid.chunk)
         row = 2 * data.size + 8 * len(data.dims)
         self._data.count(0)

@@ -1,4 +1,4 @@
-"""Upload sparse datasets of a file: structured chunks as stored, or by value if the server stores other bytes."""
+"""Upload structured chunks of a file: as stored, or by value if the server encodes their elements differently."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 FLAGS = {2: ["H5D_SPARSE_DATA"], 3: ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
-"""Layout flags of a structured dataset, by its number of sections."""
+"""Maps the number of sections of structured chunks to the layout flags of the dataset."""
 
 
 class StructuredData:
     """A dataset of structured chunks in a file, with its layout, filter pipelines and chunk index."""
 
     def __init__(self, objects: FileObjects, stored: ParsedObject) -> None:
-        """Read layout, filters and chunk index; raise `Corrupt` and `Unsupported`."""
+        """Read the layout, filters and chunk index; raises `Corrupt` and `Unsupported`."""
         assert stored.dataset is not None
         assert isinstance(stored.dataset.layout, RawStructuredLayout)
         self.objects = objects
@@ -98,7 +98,7 @@ class StructuredData:
         return body
 
     def chunk(self, row: int) -> tuple[bytes, tuple[Section, ...], Pipelines]:
-        """Return the bytes, the sections and the sections' pipelines of the chunk at `row` of `records`."""
+        """Return a triple for the chunk at `row` of `records`: its bytes, its sections, and the sections' pipelines."""
         address, size = int(self.records.address[row]), int(self.records.size[row])
         data = self.objects.source.read(*self.objects.file.check(address, size, "chunk"))
         grid = Grid(self.dims, self.layout.index.chunk)
@@ -107,7 +107,7 @@ class StructuredData:
 
 
 class StructuredUpload(ValueUpload[StructuredData]):
-    """The upload of the structured chunks of one dataset."""
+    """Uploads the structured chunks of one dataset."""
 
     @property
     def _grid(self) -> Grid:
@@ -118,7 +118,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
         return chunk_spec(self._record).filters
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all chunks, except those that are `stored` on the server."""
+        """Submit all chunks, except chunks in `stored`, which the server has already."""
         records = self._data.records
         unfiltered = records.unfiltered.sum(1).tolist()
         for row, scaled in enumerate(map(tuple, records.scaled.tolist())):
@@ -150,7 +150,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
     def _send_values(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
-        """Send elements by value, for types whose bytes differ in hsparse and the file (gaps or references)."""
+        """Send elements by value, because gaps or references make their bytes in the file and in hsparse differ."""
         objects, stored, index = self._data.objects, self._data.dataset.type, self._data.layout.index
         chunk = open_sparse(data, sections, index.chunk, np.dtype(f"V{stored.size}"), pipelines)
         raw = byte_view(np.ascontiguousarray(chunk.values))
@@ -163,12 +163,12 @@ class StructuredUpload(ValueUpload[StructuredData]):
     def _send_vlen(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
-        """Send vlen elements by value; the chunk stores them as references to its heap section."""
+        """Send vlen elements by value; in the chunk, the elements are references to the chunk's heap section."""
         stored = self._data.dataset.type
         element = element_of(stored.item)
         if element.file_size != stored.size or not is_packed(stored) or has_references(stored):
             raise Unsupported(
-                "Sparse elements of variable length with gaps or references cannot be imported: write them without."
+                "Sparse elements of variable length with gaps or references cannot be imported: use a packed type."
             )
         selection, fixed, heap = open_chunk(data, sections, METADATA_VL, pipelines)
         revision = revision_of_heap(heap, self._data.layout.index.revision)

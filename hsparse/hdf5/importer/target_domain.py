@@ -1,4 +1,4 @@
-"""Create the domain of an import, find it again to resume an import, and delete it after a failure."""
+"""Create the domain of an import, find the domain to resume an import, and delete the domain after a failure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
 from hsparse.model.link import external_domain
 
 FINGERPRINT = "importedFile"
-"""Creation property of the root group that has the fingerprint of the imported file."""
+"""The creation property of the root group that contains the fingerprint of the imported file."""
 
 
 class TargetDomain:
@@ -24,9 +24,9 @@ class TargetDomain:
         self.path = path
 
     def root_to_resume(self, fingerprint: str) -> str | None:
-        """Return the id of the root group of the domain whose import is resumed, None if there is no domain.
+        """Return the root group's id of the domain whose import is resumed, or None if the domain does not exist.
 
-        Raises `Conflict` if there is a folder, or a domain that was not imported from the file with this fingerprint.
+        Raises `Conflict` if the path is a folder, or the domain was not imported from a file with this fingerprint.
         """
         try:
             root = self._server.json("GET", "/").get("root")
@@ -38,7 +38,7 @@ class TargetDomain:
         if root is None or found.get(FINGERPRINT) != fingerprint:
             raise Conflict(
                 f"{self.path} was not imported from this file, or the file has changed since: import it into another "
-                "domain, or delete this one first."
+                "domain, or delete this domain first."
             )
         return str(root)
 
@@ -54,7 +54,7 @@ class TargetDomain:
         )
 
     def missing(self, links: Mapping[str, StoredExternalLink]) -> list[str]:
-        """Return a message for each external link, given by path, whose domain is missing or forbidden."""
+        """Return a message for each link whose domain is missing or forbidden; `links` maps paths to external links."""
         found: dict[str, bool] = {}
         left = []
         for path, target in links.items():
@@ -75,7 +75,7 @@ class TargetDomain:
     def create(
         self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
     ) -> None:
-        """Create the domain with this root group id; with `ordered`, the root group tracks the creation order.
+        """Create the domain with the root group id `root`; with `ordered`, the root group tracks the creation order.
 
         Without a fingerprint, no import can be resumed into the domain.
         """

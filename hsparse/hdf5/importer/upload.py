@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An uploaded file `name` of `size` bytes in the dataset `id`; `state` is a fingerprint of the upload's content."""
+    """An uploaded file `name` of `size` bytes in the dataset `id`; `state` is a fingerprint of the upload's state."""
 
     name: str
     size: int
@@ -33,9 +33,9 @@ class Upload:
 
     @classmethod
     def parse(cls, path: str, root: Record, dataset: Record) -> Upload:
-        """Return the upload at a path; raise `BadRequest` if it is not an upload, `Conflict` if it is incomplete.
+        """Return the upload at `path`; raises `BadRequest` if the domain is no upload, `Conflict` if it is incomplete.
 
-        `root` is the JSON of the root group with attributes, `dataset` that of the dataset whose id `bytes_id` returns.
+        `root` is the JSON of the root group with attributes; `dataset` is the JSON of the dataset `bytes`.
         """
         attributes: Record = root.get("attributes") or {}
         found: Record = {name: one.get("value") for name, one in attributes.items()}
@@ -43,7 +43,7 @@ class Upload:
         if not isinstance(name, str) or not is_file_name(name):
             raise _no_upload(
                 path,
-                f"its attribute name must be that of a file: 1 to {LONGEST_NAME} printed characters without /",
+                f"its attribute name must be a file name: 1 to {LONGEST_NAME} printable characters without /",
             )
         if not isinstance(size, int) or not isinstance(received, int):
             raise _no_upload(path, "its attributes size and received must be numbers of bytes")
@@ -62,22 +62,22 @@ class Upload:
 
 
 def upload_path(url: str) -> str:
-    """Return the path of the domain that an `upload://` URL names; raise `BadRequest` for other URLs."""
+    """Return the path of the domain that an `upload://` URL names; raises `BadRequest` for other URLs."""
     path = url.removeprefix(UPLOAD)
     if not url.startswith(UPLOAD) or not path.startswith("/") or not path.endswith(SUFFIX):
-        raise BadRequest(f"{url!r} names no upload; it should be like {UPLOAD}/home/ada/run.h5{SUFFIX}.")
+        raise BadRequest(f"{url!r} names no upload: use a URL such as {UPLOAD}/home/ada/run.h5{SUFFIX}.")
     return path
 
 
 def root_id(path: str, domain: Record) -> str:
-    """Return the root group's id from the JSON of the domain at a path; raise `BadRequest` for a folder."""
+    """Return the root group's id from the JSON of the domain at `path`; raises `BadRequest` if it is a folder."""
     if domain.get("root") is None:
         raise _no_upload(path, "it is a folder")
     return str(domain["root"])
 
 
 def bytes_id(path: str, root: Record) -> str:
-    """Return the id of the dataset `bytes` that the root group links to; raise `BadRequest` if there is none."""
+    """Return the id of the dataset `bytes` in the root group; raises `BadRequest` if it has no such dataset."""
     link = (root.get("links") or {}).get(BYTES) or {}
     id = str(link.get("id", ""))
     if not id.startswith("d-"):

@@ -1,4 +1,4 @@
-"""Read the elements of a virtual dataset in a file from the datasets that it maps.
+"""Read the elements of a file's virtual dataset from the source datasets of its mappings.
 
 Elements of a missing source have the fill value, as in libhdf5. A source that cannot be read is an error.
 """
@@ -39,24 +39,24 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 MAX_NESTED = 16
-"""Most levels of virtual datasets that are sources of each other."""
+"""The maximum number of levels of virtual datasets that are sources of virtual datasets."""
 MAX_POINTS = 1 << 20
-"""Most elements that are copied one by one at a time; hyperslabs of equal shapes are copied as boxes."""
+"""The maximum number of elements that are copied one by one at a time; equal hyperslabs are copied as boxes."""
 MAX_ROWS = 1 << 20
-"""Most rows of sources' chunk indexes in memory; each row takes about 60 bytes."""
+"""The maximum number of cached rows of sources' chunk indexes; each row takes about 60 bytes."""
 Name = tuple[str, str]
-"""The name of a file, and the path of a dataset in it."""
+"""A pair: the name of a file, and the path of a dataset in the file."""
 _nesting = local()
 
 
 class RecentData(BoundedCache[Name, "InputData | VirtualData"]):
-    """A cache of recently used sources, with at most `MAX_ROWS` rows of chunk indexes together."""
+    """A cache of recently used sources, whose chunk indexes have at most `MAX_ROWS` rows in total."""
 
     def __init__(self) -> None:
         super().__init__(MAX_ROWS, sys.maxsize, entry_size=0)
 
     def first(self, name: Name, data: InputData | VirtualData) -> InputData | VirtualData:
-        """Add the data of a source, and return the cached data, which another thread may have added before."""
+        """Add a source unless it is cached already (another thread may have added it); return the cached source."""
         if (found := self.use(name)) is None:
             self.keep(name, data, _rows(data))
         return found or data
@@ -67,16 +67,16 @@ def _rows(data: InputData | VirtualData) -> int:
 
 
 def open_data(objects: DataFile, dataset: ParsedDataset) -> InputData | VirtualData:
-    """Return the data of a dataset without structured chunks; raise the errors of `InputData` or `VirtualData`."""
+    """Return the data of a dataset without structured chunks; raises the errors of `InputData` or `VirtualData`."""
     if isinstance(dataset.layout, VirtualLayoutMessage):
         return VirtualData(objects, dataset)
     return InputData(objects, dataset)
 
 
 class VirtualData:
-    """The elements of a virtual dataset, with the interface of `InputData`. `dataset` has the current extent.
+    """The elements of a virtual dataset, with the interface of `InputData`. `dataset` has the resolved extent.
 
-    Raises `Corrupt`, `Forbidden` and `TooLarge`, which name the source.
+    Raises `Corrupt`, `Forbidden` and `TooLarge`; the messages name the source.
     """
 
     records = None
@@ -110,7 +110,7 @@ class VirtualData:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether there are elements and mappings; without mappings, all elements have the fill value."""
+        """Whether the dataset has elements and mappings; without mappings, all elements have the fill value."""
         return 0 not in self.dims and bool(self.sources)
 
     def find_sources(self) -> None:
@@ -121,7 +121,7 @@ class VirtualData:
 
     @property
     def storage(self) -> ParsedDataset | None:
-        """The first existing source that is not virtual, or None: a copy may use its chunks and filters."""
+        """The first existing source that is not virtual, or None; a copy may use this source's chunks and filters."""
         for one in self.sources:
             with _nested():
                 found = self._open(one.file, one.dataset)
@@ -130,7 +130,7 @@ class VirtualData:
         return None
 
     def has_data(self, start: Dims, stop: Dims) -> bool:
-        """Return whether an existing source covers elements of a box, so that they may differ from the fill value."""
+        """Return whether an existing source covers elements of a box; such elements may differ from the fill value."""
         with _nested():
             return any(
                 overlaps(self._virtual[number], start, stop)
@@ -139,7 +139,7 @@ class VirtualData:
             )
 
     def read(self, start: Dims, stop: Dims) -> Values:
-        """Return the elements of the box `start:stop` as hsparse represents them."""
+        """Return the elements of the box `start:stop` in hsparse's encoding."""
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         fill = self._fill()
         # numpy appends the dimensions of an array type to the shape.
@@ -156,11 +156,11 @@ class VirtualData:
         return result
 
     def _fill(self) -> NDArray[Any]:
-        """Return the fill value as an array, of shape () or the shape of an array type; a vlen value is an object."""
+        """Return the fill value as an array of shape (), or of an array type's shape; a vlen value is an object."""
         kind = self.dataset.type
         data = self.dataset.fill.value or bytes(kind.size)
         if len(data) != kind.size:
-            raise Corrupt(f"The fill value has {len(data)} bytes, an element {kind.size}.")
+            raise Corrupt(f"The fill value has {len(data)} bytes; an element has {kind.size}.")
         objects = self.objects
         return elements(objects.source.run(parse_elements(objects.file, kind, data, (), objects.find)))
 
@@ -171,7 +171,7 @@ class VirtualData:
         return numbers
 
     def _copy(self, number: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
-        """Copy the elements of a box that an existing source covers into `result`."""
+        """Copy to `result` the elements of a box that source `number`, which exists, covers."""
         one, virtual = self.sources[number], self._virtual[number]
         data = self._open(one.file, one.dataset)
         assert data is not None
@@ -201,12 +201,12 @@ class VirtualData:
             result[part.target] = values
 
     def _dims_of(self, name: str, path: str) -> Dims | None:
-        """Return the extent of a source, None if it is missing."""
+        """Return the extent of a source, or None if the source is missing."""
         data = self._open(name, path)
         return None if data is None else data.dims
 
     def _is_there(self, name: str, path: str) -> bool:
-        """Return whether a source exists; add a missing one to `SourceFiles.missing`."""
+        """Return whether a source exists; add a missing source to `SourceFiles.missing`."""
         if self._open(name, path) is not None:
             return True
         looked = self.objects.files.looked_at(name, self.objects.source.name)
@@ -214,7 +214,7 @@ class VirtualData:
         return False
 
     def _open(self, name: str, path: str) -> InputData | VirtualData | None:
-        """Return the data of a source, None if its file or the dataset in it is missing."""
+        """Return the data of a source, or None if the file or the dataset is missing."""
         key = (name, path)
         if (recent := self._recent.use(key)) is not None:
             return recent
@@ -258,7 +258,7 @@ def elements(values: Values) -> NDArray[Any]:
 
 @contextmanager
 def _nested() -> Iterator[None]:
-    """Count nested reads of virtual datasets in this thread; raise `Corrupt` beyond `MAX_NESTED`, as in a cycle."""
+    """Count nested reads of virtual datasets in this thread; raises `Corrupt` beyond `MAX_NESTED`, as in a cycle."""
     depth = getattr(_nesting, "depth", 0)
     if depth > MAX_NESTED:
         raise Corrupt(f"More than {MAX_NESTED} virtual datasets are sources of each other.")

@@ -36,7 +36,7 @@ Json = dict[str, Any]
 class VirtualLinks:
     """Builds layouts for the virtual datasets of one file, which is imported into the domain `target`.
 
-    `folder` has the domains of the files that mappings name; if empty, it is the folder of `target`. With `all`, every
+    `folder` has the domains of the files that mappings name; the default is the folder of `target`. With `all`, every
     virtual dataset stays virtual and no source is looked up: the file is an export of a domain that has the sources.
     `before` is called before each lookup of a domain.
     """
@@ -58,10 +58,10 @@ class VirtualLinks:
         self._domains: dict[str, str | None] = {}
         self._types: dict[tuple[str, str], Any] = {}
         self.linked: dict[str, int] = {}
-        """Number of mappings of each dataset that stays virtual, by path."""
+        """Maps the path of each dataset that stays virtual to its number of mappings."""
 
     def layout(self, objects: FileObjects, dataset: ParsedDataset, path: str) -> Json | None:
-        """Return the layout of a dataset that stays virtual, None for one that is not virtual or must be copied."""
+        """Return the layout of a dataset that stays virtual, or None if it is not virtual or must be copied."""
         if not isinstance(dataset.layout, VirtualLayoutMessage) or not dims_of(dataset.shape):
             return None
         mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
@@ -78,7 +78,7 @@ class VirtualLinks:
         return {"class": VIRTUAL, "mappings": [mapping_json(one) for one in found]}
 
     def _reached(self, objects: FileObjects, dataset: ParsedDataset, one: VirtualMapping) -> str | None:
-        """Return the name that the new layout has for the file of a mapping, or None if the source is not reachable."""
+        """Return the file name of a mapping for the new layout, or None if the mapping's source is not reachable."""
         path = block_name(one.dataset, 0)
         if self._all:
             return one.file if one.file == THIS_FILE else join(self._folder, one.file)
@@ -97,7 +97,7 @@ class VirtualLinks:
         return domain if not varies or item == dataset.type.item else None
 
     def _domain(self, file: str) -> str | None:
-        """Return the name that the new layout has for the domain of a file, or None if there is no such domain."""
+        """Return the name of a file's domain for the new layout, or None if the server has no such domain."""
         if file not in self._domains:
             names = [file, basename(file)] if file.startswith("/") else [file]
             places = [join(self._folder, name) for name in names]
@@ -113,7 +113,7 @@ class VirtualLinks:
             return False
 
     def _type(self, domain: str, path: str) -> Any:
-        """Return the type JSON of a dataset in a domain; raise `NotFound` if there is no such dataset."""
+        """Return the type JSON of a dataset in a domain; raises `NotFound` if the dataset does not exist."""
         if (domain, path) not in self._types:
             params: Json = {
                 "domain": domain,

@@ -1,8 +1,8 @@
-"""The v1 B-tree of chunks: the index of every chunked dataset before version 4 of the layout message.
+"""The v1 B-tree of chunks: the chunk index of datasets whose layout message has a version below 4.
 
 H5.format.html, III.A.1 "Version 1 B-trees", node type 1. A key has the chunk's size, its filter mask and the
-coordinates of its first element, followed by a 0 for the dimension of the element's bytes. Each node ends with the
-key that follows its last child. Nodes have no checksums.
+coordinates of its first element; a last coordinate, for the bytes of an element, is 0. Each node ends with the
+upper bound of its last child, a key without a child. Nodes have no checksums.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hsparse.hdf5.format.file_fields import Reads
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "4sBBHOO"
-"""Signature, node type, level, number of entries, addresses of the left and right siblings."""
+"""The fields: signature, node type, level, number of entries, addresses of the left and right siblings."""
 CHUNKS = 1
 
 
 def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the v1 B-tree of chunks whose root is at `address`; raises `Corrupt` if it does not fit `layout`."""
+    """Read the chunk records of the v1 B-tree with its root at `address`; raises `Corrupt` if it is invalid."""
     node_size, what = _node_size(layout), "v1 B-tree node"
     (data,) = yield (bounds.block(address, node_size, what),)
     level = memoryview(data)[5]
@@ -50,7 +50,7 @@ def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -
 
 
 def _records(layout: IndexLayout, entries: EncodedRecords, address: int) -> ChunkRecords:
-    """Return the chunk records of the leaves' entries. Raises `Corrupt` if keys are unsorted or do not fit `layout`."""
+    """Return the chunk records of all leaf entries; raises `Corrupt` if keys are unsorted or do not fit `layout`."""
     steps = np.array((*layout.chunk, layout.element_size), np.uint64)
     scaled, rest = np.divmod(entries["start"].astype(np.uint64), steps)
     sizes = entries["size"].astype(np.uint64)
@@ -61,13 +61,13 @@ def _records(layout: IndexLayout, entries: EncodedRecords, address: int) -> Chun
         raise Corrupt(f"The chunks of the v1 B-tree at {address} are not in order.")
     if not layout.filtered and (sizes != layout.chunk_bytes).any():
         raise Corrupt(
-            f"The v1 B-tree at {address} has an unfiltered chunk that does not have {layout.chunk_bytes} bytes."
+            f"The v1 B-tree at {address} has an unfiltered chunk whose size is not {layout.chunk_bytes} bytes."
         )
     return dense_records(scaled, entries["child"].astype(np.uint64), sizes, entries["mask"].astype(np.uint32))
 
 
 def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> EncodedRecords:
-    """Return the entries of a node; raises `Corrupt` if its header is wrong."""
+    """Return the entries of a node; raises `Corrupt` if a field of the node's header is wrong."""
     signature, kind, found, count, _, _ = layout.fields(HEADER).unpack_from(data)
     if (signature, kind, found) != (b"TREE", CHUNKS, level) or count > 2 * layout.k:
         raise Corrupt(
@@ -78,7 +78,7 @@ def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> E
 
 
 def _entry_type(layout: IndexLayout) -> np.dtype[Any]:
-    """Return the packed dtype of an entry: a key and the child address after it."""
+    """Return the packed dtype of an entry: a key, followed by the address of a child."""
     return np.dtype(
         [
             ("size", "<u4"),
@@ -96,9 +96,9 @@ def _node_size(layout: IndexLayout) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkBtreeV1Plan(IndexPlan):
-    """The plan of a v1 B-tree.
+    """The plan of a v1 B-tree: all nodes are laid out, but the chunks' addresses are not known.
 
-    `levels` has a list for each level, root first: the number of each node's first chunk, then the number of chunks.
+    `levels` has a list for each level, root first: each node's first chunk number, and at the end the number of chunks.
     """
 
     levels: list[list[int]]
@@ -129,7 +129,7 @@ class ChunkBtreeV1Plan(IndexPlan):
         assert offset == self.size, layout
 
     def keys(self, records: ChunkRecords) -> EncodedRecords:
-        """Return the entries of all chunks, then the last key. Raises `BadRequest` for chunks of 4 GiB or more."""
+        """Return the entries of all chunks and then the last key; raises `BadRequest` if a chunk has 4 GiB."""
         layout = self.layout
         if len(records) and int(records.size.max()) >> 32:
             raise BadRequest(
@@ -148,7 +148,7 @@ class ChunkBtreeV1Plan(IndexPlan):
 def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV1Plan:
     """Plan the v1 B-tree of chunks at `scaled: (n, rank) uint64` coordinates; n is at least 1.
 
-    The root node comes first in the index. The tree has the fewest nodes possible, evenly filled.
+    The root node comes first. The tree has as few nodes as possible, and the nodes of a level are filled evenly.
     """
     order = sort_rows(scaled)
     levels = [_split(list(range(len(scaled) + 1)), 2 * layout.k)]
@@ -159,9 +159,9 @@ def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _split(starts: list[int], most: int) -> list[int]:
-    """Group children into the fewest nodes of at most `most` children each.
+    """Group children evenly into as few nodes as possible, with at most `most` children each.
 
-    `starts` has each child's first chunk, then the number of chunks. The result has the same form, for the nodes.
+    `starts` has each child's first chunk number, then the number of chunks. The result has the same items for nodes.
     """
     children = len(starts) - 1
     count = -(-children // most)

@@ -38,19 +38,19 @@ from hsparse.hdf5.format.file_fields import Reads, seal_block
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "IHHBBOHL"
-"""Node size, record size, depth, split and merge percentages, address of the root, number of records in the root,
+"""The fields: node size, record size, depth, split and merge percentages, root address, number of records in the root,
 number of records in the tree."""
 FIRST_TYPE = 10
-"""The record type of unfiltered dense chunks. Other types are this number plus `IndexLayout.client`."""
+"""The record type of unfiltered dense chunks. The type of other chunks is this number plus `IndexLayout.client`."""
 NODE_SIZE = 2048
 INFO = struct.pack("<IBB", NODE_SIZE, SPLIT, MERGE)
-"""The index information of the layout message. Readers ignore it, because libhdf5's prototype may store
+"""The index information in the layout message. Readers ignore this information: libhdf5's prototype may store
 another node size there."""
 NODE_VERSION = 0
 
 
 def read_chunk_btree_v2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the v2 B-tree of chunks whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
+    """Read the chunk records of the v2 B-tree with its header at `address`; raises `Corrupt` if it is invalid."""
     records = yield from read_btree_v2(bounds, layout.widths, address, FIRST_TYPE + layout.client)
     what = f"B-tree at {address}"
     elements = records.view(sized_record_type(layout, records.itemsize, what, scaled=True))
@@ -92,7 +92,7 @@ class ChunkBtreeV2Plan(IndexPlan):
                 yield node.address, seal_block(b"BTIN", NODE_VERSION, type_, data, *pointers)
 
     def pointer(self, level: int, node: TreeNode, address: int) -> bytes:
-        """Return the encoded pointer to a node of `level`; `address` is the tree header's."""
+        """Return the encoded pointer to a node of `level`, in a tree whose header is at `address`."""
         shape = self.shape
         total = node.total.to_bytes(shape.total_width(level), "little") if level else b""
         count = node.records.to_bytes(shape.count_width, "little")
@@ -101,7 +101,7 @@ class ChunkBtreeV2Plan(IndexPlan):
 
 
 def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV2Plan:
-    """Plan the v2 B-tree of chunks at `scaled: (n, rank) uint64` coordinates, with the fewest nodes, evenly filled."""
+    """Plan the v2 B-tree of chunks at `scaled: (n, rank) uint64` coordinates, with as few nodes as possible."""
     record_size = record_type(layout, layout.size_width, scaled=True).itemsize
     shape = BtreeV2Shape.holding(len(scaled), NODE_SIZE, record_size, layout.address_width)
     offset = btree_header_size(layout.widths)
@@ -119,9 +119,9 @@ def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _divide(shape: BtreeV2Shape, level: int, first: int, total: int) -> list[tuple[int, int]]:
-    """Return (first record, number of records) of each child of a node.
+    """Return a pair for each child of a node: its first record and its number of records.
 
-    The node covers `total` records from `first` on; one of its own records lies between two adjacent children.
+    The node and its children have `total` records from `first` on; one record of the node is between adjacent children.
     """
     if not level:
         return []

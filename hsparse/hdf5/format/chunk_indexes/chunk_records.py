@@ -30,7 +30,7 @@ EncodedRecords = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRecords:
-    """Chunks and where they are stored, as columns; `read_chunk_index` sorts them by scaled coordinates.
+    """The coordinates and locations of chunks, as columns; `read_chunk_index` sorts the chunks by scaled coordinates.
 
     `scaled: (n, rank) uint64`; `address: (n,) uint64`, relative to the file's base address; `size: (n,) uint64`, in
     bytes; `mask: (n,) uint32`, the filter mask of a dense chunk. Structured chunks with N sections also have
@@ -63,7 +63,7 @@ class ChunkRecords:
         )
 
     def sections(self, row: int) -> tuple[Section, ...]:
-        """Return the sections of the structured chunk in a row."""
+        """Return the range, unfiltered size and filter mask of each section of the structured chunk at `row`."""
         bounds = [0, *self.offsets[row].tolist(), int(self.size[row])]
         return tuple(
             Section(bounds[number], bounds[number + 1] - bounds[number], unfiltered, mask)
@@ -116,9 +116,9 @@ def record_type(layout: IndexLayout, size_width: int, *, scaled: bool = False) -
 
 
 def sized_record_type(layout: IndexLayout, size: int, what: str, *, scaled: bool = False) -> np.dtype[Any]:
-    """Return the dtype of encoded records of `size` bytes: the width of the chunk size field follows from `size`.
+    """Return the dtype of encoded records of `size` bytes; the width of the chunk size field follows from `size`.
 
-    Raises `Corrupt`, naming `what`, if the width would not be 1 to 8 bytes.
+    Raises `Corrupt` if the width would not be 1 to 8 bytes; `what` names the index in the message.
     """
     least = record_type(layout, 1, scaled=scaled)
     width = size - least.itemsize + 1
@@ -129,9 +129,9 @@ def sized_record_type(layout: IndexLayout, size: int, what: str, *, scaled: bool
 
 
 def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Columns) -> ChunkRecords:
-    """Decode the records of allocated chunks; `scaled: (n, rank)` are the chunks' coordinates.
+    """Decode the records of allocated chunks with the coordinates `scaled: (n, rank)`.
 
-    Raises `Corrupt`, naming the chunk, if the sections of a structured chunk are not consecutive within the chunk.
+    Raises `Corrupt` if the sections of a structured chunk are not consecutive within the chunk.
     """
     count = len(elements)
     if "size" in (elements.dtype.names or ()):
@@ -161,7 +161,7 @@ def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Column
 
 
 def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecords:
-    """Encode records as `dtype`, a `record_type`; raises `BadRequest` if a number is too large for its field."""
+    """Encode records as a `dtype` of `record_type`; raises `BadRequest` if a number is too large for its field."""
     elements = np.zeros(len(records), dtype)
     for name in elements.dtype.names or ():
         column, values = elements[name], getattr(records, name)
@@ -177,7 +177,7 @@ def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecord
 
 
 def is_allocated(layout: IndexLayout, elements: EncodedRecords) -> NDArray[np.bool_]:
-    """Return, for each encoded record, whether its chunk is allocated.
+    """Return an array of booleans: whether the chunk of each encoded record is allocated.
 
     libhdf5's prototype of structured chunks may store address 2^64-2 for a structured chunk that was never written.
     """
@@ -186,7 +186,7 @@ def is_allocated(layout: IndexLayout, elements: EncodedRecords) -> NDArray[np.bo
 
 
 def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -> Buffer:
-    """Return the bytes of `count` encoded records: `elements` at indices `places`, unallocated ones elsewhere."""
+    """Return the bytes of `count` encoded records: `elements` at indices `places`, elsewhere unallocated records."""
     block = np.zeros(count, elements.dtype)
     block["address"] = np.iinfo(elements.dtype["address"]).max
     block[places] = elements
@@ -194,21 +194,21 @@ def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -
 
 
 def view_elements(data: Buffer, dtype: np.dtype[Any]) -> EncodedRecords:
-    """Return encoded records as an array that views `data`."""
+    """Return an array of the encoded records in `data`, without a copy."""
     return np.frombuffer(data, dtype)
 
 
 def _number(column: NDArray[np.uint8]) -> Columns:
-    """Convert little-endian numbers, (n, width) uint8, to (n,) uint64."""
+    """Convert little-endian numbers, an array (n, width) of uint8, to an array (n,) of uint64."""
     wide = np.zeros((len(column), 8), np.uint8)
     wide[:, : column.shape[1]] = column
     return wide.view("<u8")[:, 0].astype(np.uint64, copy=False)
 
 
 def slots(layout: IndexLayout) -> int:
-    """Return the product of the maximum numbers of chunks in all limited dimensions.
+    """Return the product, over all limited dimensions, of the maximum number of chunks.
 
-    Raises `Corrupt` if chunks cannot be numbered in 64 bits.
+    Raises `Corrupt` if 64 bits cannot number the chunks.
     """
     count = prod(count for count in layout.counts if count is not None)
     if count >= 2**64:
@@ -217,7 +217,7 @@ def slots(layout: IndexLayout) -> int:
 
 
 def number_chunks(layout: IndexLayout, scaled: Columns) -> Columns:
-    """Return the numbers, (n,) uint64, of the chunks at `scaled: (n, rank)` coordinates."""
+    """Return the number of each chunk, (n,) uint64, at the coordinates `scaled: (n, rank)`."""
     slots(layout)
     numbers = np.zeros(len(scaled), np.uint64)
     for dim in _order(layout):
@@ -227,7 +227,7 @@ def number_chunks(layout: IndexLayout, scaled: Columns) -> Columns:
 
 
 def locate_chunks(layout: IndexLayout, numbers: Columns) -> Columns:
-    """Return the scaled coordinates, (n, rank) uint64, of the chunks with these `numbers: (n,)`."""
+    """Return the scaled coordinates, (n, rank) uint64, of the chunks with the numbers `numbers: (n,)`."""
     slots(layout)
     scaled = np.empty((len(numbers), layout.rank), np.uint64)
     rest = numbers
@@ -241,7 +241,7 @@ def locate_chunks(layout: IndexLayout, numbers: Columns) -> Columns:
 
 
 def _order(layout: IndexLayout) -> list[int]:
-    """Return the dimensions from slowest to fastest: unlimited dimensions first."""
+    """Return the dimensions from the slowest to the fastest in the numbering: unlimited dimensions come first."""
     return sorted(range(layout.rank), key=lambda dim: layout.counts[dim] is not None)
 
 

@@ -1,9 +1,9 @@
 """The extensible array: an index of chunks for datasets with one unlimited dimension.
 
-H5.format.html, VII.D "The Extensible Array Index". The first elements are in the index block; the others are in levels,
-the specification's "super blocks". Level u has 2^floor(u/2) data blocks; each has 2^floor((u+1)/2) times as many
-elements as the smallest data block. The index block has the data block addresses of the first levels. Each later level
-has a super block for these addresses.
+H5.format.html, VII.D "The Extensible Array Index". The first elements are in the index block, later elements in levels,
+which the specification names "super blocks". Level u has 2^floor(u/2) data blocks; each has 2^floor((u+1)/2) times the
+elements of the smallest data block. The index block has the data block addresses of the first levels. Each later level
+has a super block with its data block addresses.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MAX_BITS = 62
 class ArrayLevel(NamedTuple):
     """A level of `blocks` data blocks of `elements` elements each.
 
-    `start` is the number of the level's first element, and `first_block` the number of its first data block. Both count
-    from the first level: elements in the index block are not counted.
+    `start` is the number of the level's first element, `first_block` the number of its first data block. Both numbers
+    count from the first level: elements in the index block are not counted.
     """
 
     blocks: int
@@ -62,7 +62,7 @@ def _levels(bits: int, least_elements: int) -> tuple[ArrayLevel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExtensibleShape:
-    """The parameters of an array, in the order of its header, with HDF5's defaults; invalid ones raise `Corrupt`.
+    """The parameters of an array in the order of its header, with HDF5's defaults. Invalid parameters raise `Corrupt`.
 
     An array has at most 2^`bits` elements: `index_elements` in the index block, and `least_elements` or more in each
     data block. A level with a super block has at least `least_blocks` data blocks. A page has 2^`page_bits` elements.
@@ -119,7 +119,7 @@ class ExtensibleShape:
         return _levels(self.bits, self.least_elements)
 
     def pages(self, level: ArrayLevel) -> int:
-        """Return the number of pages in each data block of a level, 0 if its data blocks have no pages."""
+        """Return the number of pages in each data block of a level, or 0 if its data blocks have no pages."""
         return level.elements >> self.page_bits if level.elements > 1 << self.page_bits else 0
 
     def bitmap_size(self, level: ArrayLevel) -> int:
@@ -132,7 +132,7 @@ class ExtensibleShape:
         return 6 + self.index_elements * record + addresses + 4
 
     def level_size(self, level: ArrayLevel) -> int:
-        """Return the size of a level's super block in bytes."""
+        """Return the size in bytes of the super block of a level."""
         return self.prefix_size + self.bitmap_size(level) + self.address_width * level.blocks + 4
 
     @property
@@ -147,9 +147,9 @@ class ExtensibleShape:
     def find(
         self, numbers: NDArray[np.uint64]
     ) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]:
-        """Locate elements: return their levels, data blocks in the level and indices in the data block, (n,) each.
+        """Return three arrays (n,): the elements' levels, data blocks within the level, and indices in the data block.
 
-        `numbers: (n,)` do not count the elements of the index block.
+        `numbers: (n,)` are the elements' numbers, counted from the first element after those in the index block.
         """
         levels = self.levels()
         starts = np.array([level.start for level in levels], np.uint64)
@@ -160,16 +160,16 @@ class ExtensibleShape:
 
 
 DEFAULT_SHAPE = ExtensibleShape()
-"""The shape that libhdf5 writes, with addresses of 8 bytes."""
+"""The parameters of the arrays that libhdf5 writes by default, with addresses of 8 bytes."""
 
 
 HEADER = "6BLLLLLLO"
-"""Record size, the shape's parameters; number and bytes of super blocks, number and bytes of data blocks, the highest
-chunk number that was set plus one, number of elements in allocated blocks, address of the index block."""
+"""The fields: record size; the array's parameters; number and bytes of super blocks and of data blocks; the highest
+chunk number in the array plus one; number of elements in allocated blocks; address of the index block."""
 
 
 class _DataBlock(NamedTuple):
-    """A data block to read; `first` is its first element's number, `pages` are the numbers of its written pages."""
+    """A data block to read. `first` is its first element's number; `pages` are the numbers of its written pages."""
 
     level: ArrayLevel
     address: int
@@ -178,7 +178,7 @@ class _DataBlock(NamedTuple):
 
 
 def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the extensible array whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
+    """Read the records of the extensible array with its header at `address`; raises `Corrupt` if it is invalid."""
     what = f"extensible array header at {address}"
     (data,) = yield (bounds.block(address, extensible_header_size(layout), "extensible array header"),)
     header = open_block(data, b"EAHD", layout.client, what)
@@ -197,7 +197,7 @@ def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds)
 
 @dataclass(slots=True)
 class _ArrayReader:
-    """Reads an array block by block, and collects the numbers and encoded records of its chunks."""
+    """Reads the blocks of an array, and collects the numbers and encoded records of the chunks in them."""
 
     layout: IndexLayout
     shape: ExtensibleShape
@@ -227,7 +227,7 @@ class _ArrayReader:
         yield from self.read_blocks([block for block in blocks if block.address != self.layout.undefined])
 
     def read_levels(self, levels: list[tuple[ArrayLevel, int]]) -> Reads[list[_DataBlock]]:
-        """Read the super blocks of `levels`, (level, address) each; return their data blocks."""
+        """Read the super blocks of `levels`, pairs of a level and an address; return their data blocks."""
         what = "extensible array super block"
         ranges = tuple(
             self.bounds.block(address, self.shape.level_size(level), what) for level, address in levels
@@ -260,7 +260,7 @@ class _ArrayReader:
                 self.add(block.first + (page << self.shape.page_bits), data)
 
     def ranges(self, block: _DataBlock) -> Iterator[ByteRange]:
-        """Yield the range of a data block; if it has pages, the ranges of its prefix and of each written page."""
+        """Yield the range of a data block or, if it has pages, the ranges of its prefix and of each written page."""
         shape, what = self.shape, "extensible array data block"
         size = self.dtype.itemsize
         if not shape.pages(block.level):
@@ -294,5 +294,5 @@ class _ArrayReader:
 
 
 def extensible_header_size(layout: IndexLayout) -> int:
-    """Return the size of the header in bytes. Planned arrays have the index block directly after it."""
+    """Return the size in bytes of an array's header. In planned arrays, the index block follows the header."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4

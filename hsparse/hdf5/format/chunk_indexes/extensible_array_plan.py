@@ -1,4 +1,4 @@
-"""The plan of an extensible array. Only blocks with chunks are allocated, and only pages with chunks are written.
+"""The plan of an extensible array: space is allocated for blocks with chunks, and pages with chunks are written.
 
 H5.format.html, VII.D "The Extensible Array Index".
 """
@@ -35,7 +35,7 @@ from hsparse.hdf5.format.file_fields import seal_block, seal_page
 
 
 class _PlannedBlock(NamedTuple):
-    """A data block to write: its number in the level, its offset in the index, and its rows of the sorted records."""
+    """A data block to write: `number` counts in the level, `offset` in the index; `rows` are its sorted records."""
 
     level: int
     number: int
@@ -47,8 +47,8 @@ class _PlannedBlock(NamedTuple):
 class ExtensibleArrayPlan(IndexPlan):
     """The plan of an extensible array; `numbers: (n,) uint64` are the chunks' numbers, ascending.
 
-    The index block has the first `own` chunks. `places: (n,)` are the chunks' indices in their blocks. `levels` has the
-    offset in the index of each level's super block, by level number.
+    The index block has the first `own` chunks. `places: (n,)` are the chunks' indices in their blocks. `levels` maps
+    each level's number to the offset of its super block in the index.
     """
 
     numbers: NDArray[np.uint64]
@@ -84,7 +84,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
-        """Return the encoded addresses of the index block; the array is at `address`."""
+        """Return the encoded addresses of data and super blocks for the index block of an array at `address`."""
         addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:
@@ -112,7 +112,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return self.layout.fields(HEADER).pack(size, *DEFAULT_SHAPE.parameters, *statistics, index_block)
 
     def level_content(self, number: int, address: int) -> bytes:
-        """Return the content of a level's super block that follows the header's address."""
+        """Return the content of a level's super block, except its prefix and the header's address before it."""
         level = DEFAULT_SHAPE.levels()[number]
         pages = DEFAULT_SHAPE.pages(level)
         bits = np.zeros(8 * DEFAULT_SHAPE.bitmap_size(level), np.uint8)
@@ -129,9 +129,9 @@ class ExtensibleArrayPlan(IndexPlan):
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
     def block_parts(self, block: _PlannedBlock, elements: EncodedRecords) -> Iterator[tuple[int, Buffer]]:
-        """Yield (offset in the block, bytes) of a data block's elements.
+        """Yield pairs of an offset in a data block and the bytes of its elements there.
 
-        If the block has pages, yield empty bytes for its prefix, then the elements of each written page.
+        If the block has pages, yield (0, empty bytes) for its prefix, and then the elements of each written page.
         """
         level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]
@@ -153,9 +153,9 @@ def _shape(layout: IndexLayout) -> ExtensibleShape:
 
 
 def _first(block: _PlannedBlock) -> int:
-    """Return the number of a data block's first element, as HDF5 stores it.
+    """Return the number of a data block's first element as HDF5 stores this number.
 
-    If the block's address is in the index block, HDF5 counts the blocks of earlier levels, not only of its own level.
+    If the block's address is in the index block, HDF5 also counts the blocks of earlier levels as blocks of this size.
     """
     level = DEFAULT_SHAPE.levels()[block.level]
     before = level.first_block if block.level < DEFAULT_SHAPE.direct else 0

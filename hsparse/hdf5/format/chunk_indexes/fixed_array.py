@@ -1,7 +1,7 @@
 """Chunk indexes of datasets without unlimited dimensions: fixed array, single chunk and implicit.
 
 Fixed array (H5.format.html, VII.C): one element for each chunk that the maximum dimensions allow. An array with more
-elements than a page has a bitmap of the pages that were written; the other pages are allocated but have no content.
+elements than a page has a bitmap of the pages that were written; unwritten pages are allocated but have no content.
 
 Single chunk (IV.A.2.i "Single Chunk Indexing Information"; for structured chunks RFC "File Format Changes for Enabling
 Sparse Storage in HDF5", version 28, section 4.1): the chunk's record is the index information of the layout message.
@@ -43,14 +43,14 @@ from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, Reads, open_block, ope
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "BBLO"
-"""Record size in bytes, base-2 logarithm of a page's elements, number of elements, address of the data block."""
+"""The fields: record size in bytes, log2 of a page's elements, number of elements, address of the data block."""
 PAGE_BITS = 10
 INFO = bytes((PAGE_BITS,))
-"""The index information of the layout message."""
+"""The index information of a fixed array in the layout message."""
 
 
 def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the fixed array whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
+    """Read the chunk records of the fixed array with its header at `address`; raises `Corrupt` if it is invalid."""
     what = f"fixed array header at {address}"
     (data,) = yield (bounds.block(address, fixed_header_size(layout), "fixed array header"),)
     header = open_block(data, b"FAHD", layout.client, what)
@@ -58,7 +58,7 @@ def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> R
     dtype = sized_record_type(layout, size, what)
     if count != slots(layout) or not 0 < bits < 64:
         raise Corrupt(
-            f"The {what} has {count} elements in pages of 2^{bits}; the dataset has {slots(layout)} chunks."
+            f"The {what} has {count} elements in pages of 2^{bits}; it needs {slots(layout)} elements for the dataset."
         )
     if block == layout.undefined:
         return no_records(layout)
@@ -90,7 +90,7 @@ def _open_data_block(data: Buffer, layout: IndexLayout, block: int, header: int)
 def _read_pages(
     layout: IndexLayout, block: int, header: int, count: int, bits: int, size: int, bounds: FileBounds
 ) -> Reads[list[tuple[int, memoryview]]]:
-    """Return (number of the first element, bytes of the elements) of each page that was written."""
+    """Return a pair for each page that was written: the number of its first element, and its elements' bytes."""
     total = -(-count >> bits)
     prefix = _prefix(layout) + -(-total // 8) + 4
     (data,) = yield (bounds.block(block, prefix, "fixed array data block"),)
@@ -155,22 +155,22 @@ def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedAr
 
 
 def fixed_header_size(layout: IndexLayout) -> int:
-    """Return the size of the header in bytes. Planned arrays have the data block directly after it."""
+    """Return the size in bytes of an array's header. In planned arrays, the data block follows the header."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4
 
 
 def _prefix(layout: IndexLayout) -> int:
-    """Return the size in bytes of the part of a data block that precedes its bitmap or elements."""
+    """Return the size in bytes of a data block's prefix, which precedes its bitmap or elements."""
     return BLOCK_PREFIX + layout.address_width
 
 
 def _pages(count: int) -> int:
-    """Return the number of pages of an array of `count` elements, 0 if it has no pages."""
+    """Return the number of pages of an array of `count` elements, or 0 if the array has no pages."""
     return -(-count >> PAGE_BITS) if count > 1 << PAGE_BITS else 0
 
 
 def single_info_type(layout: IndexLayout) -> np.dtype[Any]:
-    """Return the packed dtype of a single chunk's record; all fields after the address are index information.
+    """Return the packed dtype of a single chunk's record; the fields after the address are the index information.
 
     The size of a dense chunk has the width that the superblock gives for lengths.
     """
@@ -178,12 +178,12 @@ def single_info_type(layout: IndexLayout) -> np.dtype[Any]:
 
 
 def single_info_size(layout: IndexLayout) -> int:
-    """Return the size of the index information in bytes."""
+    """Return the size in bytes of the index information of a single chunk."""
     return single_info_type(layout).itemsize - layout.address_width
 
 
 def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
-    """Return the record of the single chunk at `address`; raises `Corrupt` if `layout.info` has a wrong size."""
+    """Return the records of the single chunk at `address`; raises `Corrupt` if `layout.info` has a wrong size."""
     dtype = single_info_type(layout)
     size = single_info_size(layout)
     if len(layout.info) != size:
@@ -195,7 +195,7 @@ def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
 
 
 def encode_single(layout: IndexLayout, records: ChunkRecords) -> bytes:
-    """Return the index information for one chunk, or zeros if `records` is empty: the chunk was never written."""
+    """Return the index information of one chunk; empty `records`, for a chunk that was never written, give zeros."""
     dtype = single_info_type(layout)
     if not len(records):
         return bytes(single_info_size(layout))
@@ -203,7 +203,7 @@ def encode_single(layout: IndexLayout, records: ChunkRecords) -> bytes:
 
 
 class SingleChunkPlan(IndexPlan):
-    """A plan without bytes: the layout message has the whole index."""
+    """The plan of an index without bytes of its own: the layout message has the whole index."""
 
     __slots__ = ()
 
@@ -214,9 +214,9 @@ class SingleChunkPlan(IndexPlan):
 def implicit_records(
     layout: IndexLayout, counts: Sequence[int], address: int, bounds: FileBounds
 ) -> ChunkRecords:
-    """Return the records of all chunks in an extent of `counts` chunks; the dataset's first chunk is at `address`.
+    """Return the records of all chunks of a dataset with `counts` chunks per dimension, the first at `address`.
 
-    Raises `Corrupt` if sizes vary, the extent exceeds the maximum dimensions, or the file ends before the last chunk.
+    Raises `Corrupt` if chunk sizes vary, `counts` exceeds the maximum dimensions, or the file ends before a chunk.
     """
     if layout.filtered or layout.sections:
         raise Corrupt("Chunks of varying sizes have an implicit index, which cannot store their sizes.")

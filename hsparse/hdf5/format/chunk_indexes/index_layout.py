@@ -18,7 +18,7 @@ from hsparse.hdf5.format.hdf5_file import DEFAULT_K
 
 
 class IndexKind(IntEnum):
-    """A kind of chunk index, by its number in layout messages of version 4; older versions always have `BTREE_V1`."""
+    """A kind of chunk index, numbered as in layout messages of version 4; earlier versions imply `BTREE_V1`."""
 
     BTREE_V1 = 0
     SINGLE = 1
@@ -38,7 +38,7 @@ STRUCTURED_KINDS = (
 
 
 def parse_index_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
-    """Return the index kind with a layout message's `number`; raises `Corrupt` if it is not in `kinds`."""
+    """Return the index kind with a layout message's `number`; raises `Corrupt` if `kinds` lacks this kind."""
     for kind in kinds:
         if kind == number:
             return kind
@@ -71,14 +71,14 @@ def choose_index_kind(
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """A chunk index as the layout message describes it, and the dataset's properties that shape its records.
+    """The parameters of a chunk index from the layout message, and the dataset's properties that its records depend on.
 
     `chunk` and `max_dims` are in elements (None in `max_dims` is unlimited), `element_size` is in bytes. `filtered` is
     true if the dataset has a filter, in any section. `sections` is 0 for dense chunks; for structured chunks,
     `revision` selects the record layout. `message_version` is the layout message's version, 5 for structured chunks.
     `address`, relative to the file's base address, is None if nothing is allocated. `info` is the layout message's
     index information. Three values are from the superblock: `k`, half the maximum number of entries in a v1 B-tree
-    node, and `address_width` and `length_width`, 2, 4 or 8 bytes (for structured chunks both are 8).
+    node, and `address_width` and `length_width`, which are 2, 4 or 8 bytes (always 8 for structured chunks).
     """
 
     kind: IndexKind
@@ -96,7 +96,7 @@ class IndexLayout:
     length_width: int = 8
 
     def fields(self, codes: str) -> Struct:
-        """Return the `Struct` of little-endian fields: `O` is an address, `L` a length, other codes are `struct`'s."""
+        """Return the `Struct` of little-endian fields: `O` is an address, `L` a length, other codes as in `struct`."""
         address, length = WIDTH_CODES[self.address_width], WIDTH_CODES[self.length_width]
         return Struct("<" + codes.replace("O", address).replace("L", length))
 
@@ -122,8 +122,8 @@ class IndexLayout:
     def size_width(self) -> int:
         """The width, in bytes, of a chunk's size in a record.
 
-        It is 8 for chunks with a vlen section, and `length_width` for dense chunks of layout messages of version 5.
-        For other chunks it is one more than the bytes that `chunk_bytes` needs, and at most 8.
+        It is 8 for chunks with a vlen section, and `length_width` for dense chunks if the layout message has version 5.
+        For all other chunks it is one more than the bytes that `chunk_bytes` needs, and at most 8.
         """
         if self.sections == 3:
             return 8
@@ -133,7 +133,7 @@ class IndexLayout:
 
     @property
     def counts(self) -> tuple[int | None, ...]:
-        """The maximum number of chunks in each dimension, None if unlimited."""
+        """The maximum number of chunks in each dimension, or None if the dimension is unlimited."""
         return tuple(
             None if limit is None else -(-limit // step)
             for limit, step in zip(self.max_dims, self.chunk, strict=True)
@@ -141,13 +141,13 @@ class IndexLayout:
 
     @property
     def client(self) -> int:
-        """The client id: 0 for dense chunks, 2 for structured chunks; plus 1 if they are filtered."""
+        """The client id in an index's blocks: 0 for dense, 2 for structured chunks; plus 1 if chunks are filtered."""
         return 2 * bool(self.sections) + self.filtered
 
     @property
     def block_version(self) -> int:
-        """The version to write into an index's header and blocks: 0 for dense chunks (H5.format.html).
+        """The version that is written into the header and blocks of an index: 0 for dense chunks (H5.format.html).
 
-        For structured chunks it is 0 in RFC version 28, and 1 in RFC version 17 and in libhdf5's prototype.
+        For structured chunks, it is 0 in RFC version 28, and 1 in RFC version 17 and in libhdf5's prototype.
         """
         return int(bool(self.sections) and self.revision is not FormatRevision.RFC_2025_10)

@@ -20,7 +20,7 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout
 MAX_BYTES = 2**30
 """The size in bytes of the largest index that `IndexPlan.encode` returns in one piece."""
 MAX_PLANNED = 2**40
-"""The size in bytes of the largest index that is planned. Its bitmaps and addresses alone take about 100 MB."""
+"""The size in bytes of the largest index that is planned. Such an index has about 100 MB of bitmaps and addresses."""
 
 
 def check_planned(size: int) -> int:
@@ -35,7 +35,7 @@ def check_planned(size: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPlan(ABC):
-    """An index of `size` bytes for chunks at known coordinates; `order: (n,)` sorts them into the index's order."""
+    """The plan of an index of `size` bytes; `order: (n,)` are the rows of its chunks in the order of the index."""
 
     layout: IndexLayout
     order: NDArray[np.intp]
@@ -43,16 +43,16 @@ class IndexPlan(ABC):
 
     @abstractmethod
     def pieces(self, address: int, records: ChunkRecords) -> Iterator[tuple[int, Buffer]]:
-        """Yield (offset in the index, bytes) of each part of the index at `address`, by ascending offset.
+        """Yield the parts of the index at `address`, each as (offset in the index, bytes), by ascending offset.
 
         `records` are the planned chunks' records, in the order in which their coordinates were given to the plan.
-        The space between parts is unused; HDF5 allocates it with the parts.
+        The space between the parts belongs to the index but is unused.
         """
 
     def encode(self, address: int, records: ChunkRecords) -> bytes:
-        """Return the bytes of the index at `address`: `pieces`, with zeros between them.
+        """Return the bytes of the index at `address`: all `pieces`, with zeros between the pieces.
 
-        Raises `TooLarge` beyond 1 GiB. A few chunks suffice for this size if they are far apart in a large dataset.
+        Raises `TooLarge` beyond 1 GiB, a size that a few chunks suffice for if they are far apart in a large dataset.
         """
         if self.size > MAX_BYTES:
             raise TooLarge(f"The chunk index has {self.size} bytes; the limit is {MAX_BYTES}.")

@@ -1,4 +1,4 @@
-"""Chunk indexes of all kinds: read or plan a dataset's index, and encode its part of the layout message.
+"""Chunk indexes of all kinds: read or plan a dataset's index, and encode its information for the layout message.
 
 H5.format.html, VII "Chunk Indexing".
 """
@@ -47,7 +47,7 @@ PLANNERS: dict[IndexKind, IndexPlanner] = {
     IndexKind.BTREE_V2: plan_chunk_btree_v2,
 }
 UNLIMITED = {IndexKind.IMPLICIT: 0, IndexKind.FIXED_ARRAY: 0, IndexKind.EXTENSIBLE_ARRAY: 1}
-"""The number of unlimited dimensions that index kinds with numbered chunks require."""
+"""Maps each index kind that numbers chunks to the number of unlimited dimensions that it requires."""
 INFO = {
     IndexKind.FIXED_ARRAY: FIXED_INFO,
     IndexKind.EXTENSIBLE_ARRAY: DEFAULT_SHAPE.info,
@@ -58,10 +58,10 @@ INFO = {
 def read_chunk_index(
     layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0
 ) -> Reads[ChunkRecords]:
-    """Read the chunk records of a dataset of `extent`, sorted by scaled coordinates in row-major order.
+    """Read the chunk records of a dataset with dimensions `extent`, sorted by scaled coordinates in row-major order.
 
     `end` is the number of bytes from the file's `base` address to its end. Addresses are relative to `base`; the
-    ranges that the reader yields are not. Chunks outside of the extent are left out: a file may have such chunks while
+    ranges that the reader yields count from byte 0. Chunks outside of `extent` are omitted: they may exist while
     a writer resizes the dataset. Raises `Corrupt`, naming the block, if a block is damaged or outside of the file.
     """
     fault = _fault(layout)
@@ -107,11 +107,9 @@ def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPl
 
 
 def _fault(layout: IndexLayout) -> str | None:
-    """Return a sentence that says how the layout contradicts itself, None if it is consistent."""
+    """Return an error message if the layout contradicts itself, or None if the layout is consistent."""
     if not len(layout.max_dims) == layout.rank > 0 or not all(layout.chunk) or not layout.element_size:
-        return (
-            f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit {layout.max_dims}."
-        )
+        return f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit limits {layout.max_dims}."
     unlimited = layout.max_dims.count(None)
     if unlimited != UNLIMITED.get(layout.kind, unlimited):
         return f"A dataset with limits {layout.max_dims} cannot have chunk index type {int(layout.kind)}."
@@ -119,14 +117,14 @@ def _fault(layout: IndexLayout) -> str | None:
 
 
 def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> bytes:
-    """Return the index information of the layout message. For a single chunk index, it has the one record."""
+    """Return the index information for the layout message. A single chunk index has its whole record there."""
     if layout.kind is IndexKind.SINGLE:
         return encode_single(layout, no_records(layout) if records is None else records)
     return INFO.get(layout.kind, b"")
 
 
 def index_info_size(layout: IndexLayout) -> int:
-    """Return the size of the index information in bytes."""
+    """Return the size in bytes of the index information in the layout message."""
     if layout.kind is IndexKind.SINGLE:
         return single_info_size(layout)
     return len(INFO.get(layout.kind, b""))

@@ -1,7 +1,7 @@
 """The attribute message of an object header (message 0x000C, versions 1 to 3).
 
-H5.format.html, section IV.A.2.m. The message has the address of a committed datatype; in files with shared messages, it
-may have the location of its dataspace.
+H5.format.html, section IV.A.2.m. A committed datatype is given by its address. In files with shared messages, it
+may have the location of the dataspace instead of the dataspace.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hsparse.model.dataspace import Shape, num_elements
 
 TYPE_IS_SHARED, DATASPACE_IS_SHARED = 1, 2
 MAX_PART = 65_535
-"""The largest size in bytes of an attribute's name, datatype or dataspace."""
+"""The maximum size in bytes of an attribute's name, of its datatype and of its dataspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeMessage:
-    """An attribute; `data` may be longer than the elements.
+    """An attribute; `data` begins with its elements, and may be longer.
 
-    If the datatype or dataspace is a shared message, `type` or `shape` is the location of that message.
+    If the datatype or dataspace is a shared message, `type` or `shape` is the location of the shared message.
     """
 
     name: str
@@ -39,7 +39,7 @@ class AttributeMessage:
     data: memoryview | bytes
 
     def value(self, datatype: FileType, shape: Shape) -> bytes:
-        """Return the bytes of the elements of this type and dataspace; raises `Corrupt` if `data` is too short."""
+        """Return the bytes of the elements, given their type and dataspace; raises `Corrupt` if `data` is too short."""
         size = num_elements(shape) * datatype.size
         if size > len(self.data):
             raise Corrupt(
@@ -73,7 +73,7 @@ def decode_attribute(message: ByteReader, widths: Widths) -> AttributeMessage:
 
 
 def attribute_head(message: ByteReader) -> bytes:
-    """Return the bytes of an attribute message that precede the value; raises `Corrupt`."""
+    """Return the bytes of an attribute message that precede the attribute's value; raises `Corrupt`."""
     version, _ = message.numbers(2, 1, "attribute's header")
     sizes = message.numbers(3, 2, "attribute's header")
     message.take(1 if version == 3 else 0, "attribute's character set")
@@ -85,7 +85,7 @@ def attribute_head(message: ByteReader) -> bytes:
 def encode_attribute(
     name: str, datatype: Addressed, shape: Shape, data: Addressed, *, shared: bool = False
 ) -> Addressed:
-    """Encode an attribute message of version 3, the first version with names that are not ASCII.
+    """Encode an attribute message of version 3, the first version in which names need not be ASCII.
 
     `datatype` is the datatype message or, if `shared`, its location. Raises `TooLarge` if the name, datatype or
     dataspace has more than 65535 bytes.

@@ -1,7 +1,7 @@
 """The datatype message: all classes and versions 1 to 5, converted to and from HDF5/JSON items.
 
 H5.format.html, IV.A.2.d. Compound members have array fields and padded names in version 1, padded names in version 2,
-and neither in later versions. Version 4 adds revised references, version 5 complex numbers.
+and neither arrays nor padding in later versions. Version 4 adds revised references, version 5 complex numbers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FLOATS = {
     4: struct.pack("<HHBBBBI", 0, 32, 23, 8, 0, 23, 127),
     8: struct.pack("<HHBBBBI", 0, 64, 52, 11, 0, 52, 1023),
 }
-"""Bit offset, precision, exponent location and size, mantissa location and size, exponent bias, by float size."""
+"""Maps a float's size to: bit offset, precision, exponent location and size, mantissa location and size, bias."""
 NAME_WINDOW = 64
 UNSIGNED_BYTE = b"\x10\0\0\0\1\0\0\0\0\0\x08\0"
 """The base type that libhdf5 writes for vlen strings."""
@@ -61,7 +61,7 @@ MAX_TAG = 248
 
 @dataclass(frozen=True, slots=True)
 class _TypeHead:
-    """The head of a type: version, class number, bit field, element size in bytes; `depth` is its nesting level."""
+    """The head of a type: version, class number, bit field, element size in bytes. `depth` is the nesting level."""
 
     version: int
     kind: int
@@ -78,13 +78,13 @@ class _TypeHead:
         return "BE" if self.bits & 1 else "LE"
 
     def described(self, properties: bytes) -> FileType:
-        """Return a type that keeps the message's fields, for a number that no predefined type describes."""
+        """Return the type of a number that no predefined type describes: its item has the fields of the message."""
         item = {"class": self.name, "size": self.size, "bits": self.bits, "properties": properties.hex()}
         return FileType(item, self.size)
 
 
 def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
-    """Decode a datatype; other bytes may follow. Raises `Corrupt`, or `Unsupported` if HDF5/JSON cannot describe it."""
+    """Decode a datatype, which other bytes may follow; raises `Corrupt`, or `Unsupported` if HDF5/JSON lacks it."""
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.subject} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
@@ -125,7 +125,7 @@ def _decode_time(head: _TypeHead, message: ByteReader) -> FileType:
 
 def _text(head: _TypeHead, pad: int, charset: int, length: int | str) -> dict[str, Any]:
     if pad >= len(PADDINGS) or charset >= len(CHARSETS):
-        raise Corrupt(f"A string type has padding {pad} and character set {charset}, which do not exist.")
+        raise Corrupt(f"A string type has the unknown padding {pad} or character set {charset}.")
     return {
         "class": "H5T_STRING",
         "charSet": CHARSETS[charset],
@@ -167,7 +167,7 @@ def _decode_compound(head: _TypeHead, message: ByteReader) -> FileType:
     if any(end > begin for (_, end), (begin, _) in pairwise(ends)):
         raise Corrupt(f"Members of a compound in the {message.subject} overlap.")
     if not fields or len({field["name"] for field in fields}) < len(fields):
-        raise Corrupt(f"A compound in the {message.subject} has no members, or two of one name.")
+        raise Corrupt(f"A compound in the {message.subject} has no members, or two members of the same name.")
     item: dict[str, Any] = {"class": head.name, "fields": fields}
     found = FileType(item, head.size, tuple(parts), tuple(offsets))
     if packed_places(parts) != (head.size, tuple(offsets)):
@@ -204,7 +204,7 @@ def _decode_enum(head: _TypeHead, message: ByteReader) -> FileType:
     if "base" not in base.item:
         raise Unsupported(f"The {message.subject} has an enum whose base is not predefined: {base.item}.")
     if len(set(names)) < len(names) or not names:
-        raise Corrupt(f"An enum in the {message.subject} has no names, or a name twice.")
+        raise Corrupt(f"An enum in the {message.subject} has no names, or the same name twice.")
     numbers = [
         int.from_bytes(
             values[place : place + base.size],
@@ -241,7 +241,7 @@ def _decode_array(head: _TypeHead, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if not 0 < rank <= MAX_ARRAY_RANK or not all(dims) or prod(dims) * base.size != head.size:
         raise Corrupt(
-            f"An array of {head.size} bytes in the {message.subject} has dimensions {dims} of {base.size} bytes."
+            f"An array in the {message.subject} has {head.size} bytes, but dimensions {dims} of {base.size} bytes."
         )
     return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
@@ -285,7 +285,7 @@ _DECODERS: tuple[Callable[[_TypeHead, ByteReader], FileType], ...] = (
 
 
 def encode_datatype(datatype: FileType, *, latest: bool = False) -> bytes:
-    """Encode the message in the earliest version that can describe the type; with `latest`, in version 3 or later."""
+    """Encode a type in the earliest message version that can describe it; with `latest`, in version 3 or later."""
     return _encode(datatype, 3 if latest else 1)
 
 

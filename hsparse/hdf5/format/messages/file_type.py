@@ -1,7 +1,7 @@
-"""A datatype in a file: its HDF5/JSON item, and the offsets of an element's parts.
+"""A datatype in a file: its HDF5/JSON item, and the size and member offsets of elements.
 
-An element in a file may have gaps, and its vlen parts are references into a global heap. Its size and the offsets of
-its fields can therefore differ from those in `hsparse.model.element`.
+An element in a file may have gaps, and vlen values in it are references into a global heap. Its size and the offsets of
+its members can therefore differ from `hsparse.model.element`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hsparse.model.element import element_of
 OBJECT_REFERENCE_SIZE = 8
 REGION_REFERENCE_SIZE = 12
 VLEN_SIZE = 16
-"""The size in bytes of a vlen sequence or string: its length, and an address and an index in a global heap."""
+"""The size in bytes of a vlen sequence or string in an element: a length, and an address and index in a heap."""
 OBJECT_REFERENCE, REGION_REFERENCE, STD_REFERENCE = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
 
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """The type of elements of `size` bytes in a file; `item` is its HDF5/JSON item, which must not be modified.
+    """The type of elements of `size` bytes in a file; `item` is the HDF5/JSON item, which must not be modified.
 
     `parts` are a compound's members, or the base of an enum, array, sequence or complex number. `offsets` are a
-    compound's member offsets in bytes. `bits` are the bit offset and precision of an integer (None: it uses all bits).
+    compound's member offsets in bytes. `bits` are the bit offset and precision of an integer, or None for all bits.
     The item of a number that no predefined type describes has the fields of its datatype message (`size`, `bits`,
     `properties`) instead of a base: servers do not support such a type, but it can be written to a file again.
     """
@@ -43,20 +43,20 @@ class FileType:
 
 
 CARRIED = re.compile(r"HDF5 (H5T_\w+) bits=([0-9a-f]{6}) properties=([0-9a-f]*)")
-"""The tag of opaque elements. It describes the elements' original type, which servers do not support."""
+"""Matches the tag of an imported opaque type; the tag describes an original type that servers do not support."""
 PROPERTIES = {"H5T_INTEGER": 4, "H5T_BITFIELD": 4, "H5T_FLOAT": 12, "H5T_TIME": 2}
-"""The size in bytes of the properties in such a tag, by type class."""
+"""Maps each class of types that `CARRIED` can describe to the size in bytes of its properties."""
 
 
 def carrying_tag(item: Any) -> str | None:
-    """Return the tag of opaque elements that replace a number with `bits` and `properties`, None for other classes."""
+    """Return the tag of an opaque type that replaces a number with `bits` and `properties`; None for other classes."""
     if item["class"] not in PROPERTIES:
         return None
     return f"HDF5 {item['class']} bits={item['bits']:06x} properties={item['properties']}"
 
 
 def _carried(item: Any) -> Any:
-    """Return the type that an opaque item's tag describes; the item itself if its tag describes none."""
+    """Return the type that the tag of an opaque item describes, or the item itself if its tag describes no type."""
     found = CARRIED.fullmatch(item.get("tag") or "")
     if found is None or PROPERTIES.get(found[1]) != len(found[3]) / 2:
         return item
@@ -64,7 +64,7 @@ def _carried(item: Any) -> Any:
 
 
 def file_type(item: Any) -> FileType:
-    """Return the `FileType` of a valid type item. Raises `Unsupported`, naming the type, if files cannot have it."""
+    """Return the `FileType` of a valid type item; raises `Unsupported`, naming the type, if files cannot have it."""
     if isinstance(item, str):
         return file_type({"class": _class_of(item), "base": item})
     if item["class"] == "H5T_COMPOUND":
@@ -90,7 +90,7 @@ def dims_of_array(item: Any) -> tuple[int, ...]:
 
 
 def names_of_enum(item: Any) -> dict[str, int]:
-    """Return the values of an enum type's item by name."""
+    """Return a dict that maps each name of an enum type's item to its value."""
     mapping = item["mapping"] if "mapping" in item else item["members"]
     if isinstance(mapping, dict):
         return mapping
@@ -113,7 +113,7 @@ def is_packed(datatype: FileType) -> bool:
 def is_byte_identical(datatype: FileType) -> bool:
     """Return whether elements have the same bytes in a file and in hsparse.
 
-    Elements in hsparse have no gaps, no references to a heap and no addresses; zeros pad fixed-length text.
+    Elements in hsparse have no gaps, addresses or references to a heap, and fixed-length text is padded with zeros.
     """
     return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype)
 
@@ -121,13 +121,13 @@ def is_byte_identical(datatype: FileType) -> bool:
 def is_written_as_stored(datatype: FileType) -> bool:
     """Return whether the bytes that hsparse stores for elements can be written to a file unchanged.
 
-    Fixed-length text is stored with zero padding, which is valid in files unless the type says space-padded.
+    hsparse stores fixed-length text with zero padding, which is valid in files unless the type is space-padded.
     """
     return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype, (SPACE_PADDED,))
 
 
 def has_addresses(datatype: FileType) -> bool:
-    """Return whether elements have addresses in a file: references or vlen parts, at any depth."""
+    """Return whether elements contain addresses in a file, because they have references or vlen values at any depth."""
     item = datatype.item
     if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
         return True
@@ -135,7 +135,7 @@ def has_addresses(datatype: FileType) -> bool:
 
 
 def has_padding(datatype: FileType, kinds: Container[str] = (NULL_TERMINATED, SPACE_PADDED)) -> bool:
-    """Return whether elements have fixed-length text with one of these paddings (which allow non-zero bytes)."""
+    """Return whether elements have fixed-length text with one of the paddings `kinds`, at any depth."""
     item = datatype.item
     if item["class"] == "H5T_STRING" and item["length"] != "H5T_VARIABLE" and item.get("strPad") in kinds:
         return True
@@ -164,13 +164,13 @@ def _compound(item: Any) -> FileType:
 
 
 def packed_places(parts: Sequence[FileType]) -> tuple[int, tuple[int, ...]]:
-    """Return the size and the member offsets, in bytes, of a compound without gaps."""
+    """Return a pair for a compound without gaps: its size, and the offsets of its members, in bytes."""
     ends = list(accumulate((part.size for part in parts), initial=0))
     return ends[-1], tuple(ends[:-1])
 
 
 def without_gaps(item: Any) -> Any:
-    """Return a type's item without the sizes and offsets that give its compounds gaps."""
+    """Return a type's item without the sizes and offsets that define gaps in compounds."""
     if not isinstance(item, dict):
         return item
     if item["class"] == "H5T_COMPOUND":
@@ -204,4 +204,4 @@ def _class_of(name: str) -> str:
         return "H5T_BITFIELD"
     if name.startswith(("H5T_STD_I", "H5T_STD_U")):
         return "H5T_INTEGER"
-    raise BadRequest(f"{name} is not the name of a predefined type.")
+    raise BadRequest(f"{name} is not the name of a predefined type such as H5T_STD_I32LE.")

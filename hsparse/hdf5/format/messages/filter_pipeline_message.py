@@ -1,11 +1,11 @@
-"""Filter pipelines in an object header (message 0x000B, versions 1 and 2), and those of a chunk's sections.
+"""Filter pipelines of datasets (message 0x000B, versions 1 and 2), and of the sections of structured chunks.
 
-H5.format.html, section IV.A.2.l. Known names of filters are written; names are ignored when read.
+H5.format.html, section IV.A.2.l. The names of known filters are written; when a message is read, names are ignored.
 
 A dataset with structured chunks has one message with the filter pipelines of their sections (RFC "File Format Changes
 for Enabling Sparse Storage in HDF5"). RFC version 17, section 3.1.2, has a separate message, version 0, without a type.
-RFC version 28 has version 3 of the filter pipeline message. libhdf5's prototype has message 0x0019, version 1. All have
-the same body, which describes filters as version 2 of the filter pipeline message does.
+RFC version 28 has version 3 of the filter pipeline message. libhdf5's prototype has message 0x0019, version 1. All 3
+have the same body, in which filters are encoded as in version 2 of the filter pipeline message.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hsparse.format.filters.pipeline import BY_ID
 
 OPTIONAL = 1
 FIRST_NAMED = 256
-"""Filters with smaller ids are HDF5's own; they have no name in version 2 of the message."""
+"""The lowest filter id outside of HDF5 itself. Filters with lower ids have no name in version 2 of the message."""
 
 
 def decode_filter(message: ByteReader, version: int) -> Filter:
-    """Decode one filter of a message of `version`; raises `Corrupt`."""
+    """Decode one filter of a filter pipeline message of this version; raises `Corrupt`."""
     id = message.number(2, "filter's id")
     named = version == 1 or id >= FIRST_NAMED
     length = message.number(2, "length of a filter's name") if named else 0
@@ -43,7 +43,7 @@ def decode_filter(message: ByteReader, version: int) -> Filter:
 
 
 def encode_filter(filter: Filter, version: int) -> bytes:
-    """Encode one filter for a message of `version`."""
+    """Encode one filter for a filter pipeline message of this version."""
     named = version == 1 or filter.id >= FIRST_NAMED
     name = _name(filter.id) if named else b""
     if version == 1:
@@ -56,12 +56,12 @@ def encode_filter(filter: Filter, version: int) -> bytes:
 
 
 def _name(id: int) -> bytes:
-    """Return a filter's zero-terminated name, as its plugin defines it; empty if the filter is not known."""
+    """Return the zero-terminated name of a filter as its plugin defines it, or no bytes for an unknown filter."""
     return BY_ID[id].name.encode() + b"\0" if id in BY_ID else b""
 
 
 def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
-    """Decode a filter pipeline, in the order in which the filters are applied on writing; raises `Corrupt`."""
+    """Decode a filter pipeline message; return the filters in the order of their application on writing."""
     version, count = message.numbers(2, 1, "filter pipeline's header")
     if version not in (1, 2) or count > MAX_FILTERS:
         raise Corrupt(
@@ -74,7 +74,7 @@ def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
 
 
 def encode_pipeline(pipeline: Sequence[Filter], version: int = 1) -> bytes:
-    """Encode a filter pipeline message; raises `BadRequest` for more filters than HDF5 allows."""
+    """Encode a filter pipeline message; raises `BadRequest` if there are more filters than HDF5 allows."""
     if len(pipeline) > MAX_FILTERS:
         raise BadRequest(f"A pipeline can have at most {MAX_FILTERS} filters, not {len(pipeline)}.")
     head = bytes((version, len(pipeline))) + (bytes(6) if version == 1 else b"")
@@ -86,24 +86,24 @@ MESSAGES = {
     FormatRevision.RFC_2025_10: (0x0B, 3),
     FormatRevision.LIB_2026_09: (0x19, 1),
 }
-"""The type and version of the message with the pipelines of sections, by format revision.
+"""Maps each format revision to the type and version of the message with the pipelines of sections.
 
-RFC version 17 defines no type; we use the prototype's, 0x19."""
+RFC version 17 defines no type; this module uses the type of libhdf5's prototype, 0x19."""
 DESCRIPTION = 2
-"""The version of the filter pipeline message whose encoding of filters the message of sections uses."""
+"""The filters of sections are encoded as in this version of the filter pipeline message."""
 Pipelines = tuple[tuple[Filter, ...], ...]
 
 
 def is_section_pipelines(message_type: int, body: Buffer) -> bool:
-    """Return whether a message has the pipelines of sections, in any revision of the format."""
+    """Return whether a message has the filter pipelines of sections, in any revision of the format."""
     version = memoryview(body)[:1]
     return any(message_type == kind and version == bytes((number,)) for kind, number in MESSAGES.values())
 
 
 def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
-    """Decode the pipelines of `sections` sections, `()` for unfiltered sections.
+    """Return the filter pipeline of each of `sections` sections, which is `()` if a section is unfiltered.
 
-    The filters of a pipeline are in the order in which they are applied on writing. Bytes after the last description
+    Filters are in the order in which they are applied on writing. Bytes after the last pipeline
     are ignored as padding. Raises `Corrupt`.
     """
     reader = ByteReader(memoryview(body), subject="message of the sections' filters")
@@ -116,7 +116,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
         section, filters = reader.numbers(2, 1, "section's header")
         if not last < section < sections or filters > MAX_FILTERS:
             raise Corrupt(
-                f"The message of the sections' filters lists {filters} for section {section} after section {last}; "
+                f"The message of the sections' filters list {filters} for section {section} after section {last}; "
                 f"the chunk has {sections} sections."
             )
         reader.take(2, "section's header")  # the list's size in bytes, which follows from its entries
@@ -128,7 +128,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
 def encode_section_pipelines(
     pipelines: Sequence[tuple[Filter, ...]], revision: FormatRevision = NEWEST_REVISION
 ) -> bytes:
-    """Encode the pipelines of sections, not all of them empty; raises `BadRequest` for too many filters."""
+    """Encode the pipelines of sections, one of which has filters; raises `BadRequest` for too many filters."""
     filtered = [(number, pipeline) for number, pipeline in enumerate(pipelines) if pipeline]
     _, version = MESSAGES[revision]
     parts = [bytes((version, len(filtered)))]

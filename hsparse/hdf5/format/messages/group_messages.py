@@ -1,7 +1,7 @@
 """The messages of a group: links, and the locations of dense link and attribute storage.
 
 H5.format.html, IV.A.2.g (link, message 0x0006), IV.A.2.k (group info, 0x000A), IV.A.2.r (symbol table, 0x0011), and
-two messages of the same form: IV.A.2.c (link info, 0x0002) and IV.A.2.v (attribute info, 0x0015).
+two messages with the same fields: IV.A.2.c (link info, 0x0002) and IV.A.2.v (attribute info, 0x0015).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_GROUP_INFO = bytes(2)
 """The group info message of a group with HDF5's default limits and estimates."""
 HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
 ORDERED, TYPED, CHARSET = 4, 8, 16
-"""Flags of optional fields. The lowest two bits of the flags encode the width of the name's length: 1, 2, 4 or 8."""
+"""Flags of optional fields. The lowest two flag bits encode the width of the name's length: 1, 2, 4 or 8 bytes."""
 UTF8 = 1
 MAX_TARGET = 65_535
 
@@ -58,7 +58,7 @@ LinkTarget: TypeAlias = StoredHardLink | StoredSoftLink | StoredExternalLink | U
 
 @dataclass(frozen=True, slots=True)
 class LinkMessage:
-    """A link's name and target; `order` is its creation order, None if the group does not track it."""
+    """The name and target of a link. `order` is its creation order, or None if the group does not track the order."""
 
     name: str
     target: LinkTarget
@@ -91,7 +91,7 @@ def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
     if kind == SOFT:
         return StoredSoftLink(decode_name(data))
     if kind < FIRST_USER:
-        raise Corrupt(f"The {message.subject} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
+        raise Corrupt(f"The {message.subject} has a link of type {kind}; only 0, 1 and 64 to 255 are known.")
     if kind != EXTERNAL:
         return UserDefinedLink(kind, bytes(data))
     file, _, path = bytes(data[1:]).partition(b"\0")
@@ -143,9 +143,9 @@ LINK_ORDER_WIDTH, ATTRIBUTE_ORDER_WIDTH = 8, 2
 
 @dataclass(frozen=True, slots=True)
 class DenseStorage:
-    """Addresses of dense storage: the fractal heap, the B-trees by name and by creation order (None if absent).
+    """The addresses of dense storage: its fractal heap, and its B-trees by name and by creation order; None if absent.
 
-    `next_order` is the creation order of the next link or attribute, None if the order is not tracked.
+    `next_order` is the creation order of the next link or attribute, or None if the order is not tracked.
     """
 
     heap: int | None = None
@@ -156,7 +156,7 @@ class DenseStorage:
 
 
 def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) -> DenseStorage:
-    """Decode a link info or attribute info message, whose creation order has `order_width` bytes; raises `Corrupt`."""
+    """Decode a link info or attribute info message with a creation order of `order_width` bytes; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
         raise Corrupt(f"The {message.subject} has an info message of version {version} with flags {flags}.")
@@ -169,7 +169,7 @@ def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) 
 
 
 def encode_dense_storage(storage: DenseStorage, order_width: int) -> bytes:
-    """Encode a link info or attribute info message, whose creation order has `order_width` bytes."""
+    """Encode a link info or attribute info message with a creation order of `order_width` bytes."""
     tracked = storage.next_order is not None
     flags = (TRACKED if tracked else 0) | (INDEXED if storage.indexed else 0)
     order = b"" if storage.next_order is None else storage.next_order.to_bytes(order_width, "little")

@@ -1,6 +1,6 @@
 """The data layout message, versions 1 to 5 (H5.format.html, IV.A.2.i; message 0x0008).
 
-For chunked datasets, the message has the kind, address and parameters of the chunk index. `decode_layout` keeps the
+For chunked datasets, the message has the kind, address and parameters of the chunk index. `decode_layout` returns the
 message of structured chunks undecoded; `hsparse.hdf5.format.messages.structured_layout` decodes it.
 """
 
@@ -18,7 +18,7 @@ from hsparse.model.dataspace import MAX_RANK
 
 COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL, STRUCTURED = range(5)
 BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = IndexKind
-"""Kinds of chunk indexes. `BTREE_1` is the index of versions 1 to 3; its number is not stored in files."""
+"""The kinds of chunk indexes. `BTREE_1`, the index in messages of versions 1 to 3, has no number in files."""
 PARAMETERS: dict[int, tuple[int, ...]] = {
     SINGLE: (),
     IMPLICIT: (),
@@ -26,9 +26,9 @@ PARAMETERS: dict[int, tuple[int, ...]] = {
     EXTENSIBLE_ARRAY: (1, 1, 1, 1, 1),
     BTREE_2: (4, 1, 1),
 }
-"""The widths, in bytes, of the parameters of each index kind."""
+"""Maps each index kind to the widths in bytes of its parameters."""
 UNFILTERED_EDGES, SINGLE_FILTERED = 1, 2
-"""Flags since version 4: partial edge chunks are not filtered; the record of a single chunk has filter fields."""
+"""Flags of versions 4 and 5: partial edge chunks are unfiltered; a single chunk's record has size and filter mask."""
 MAX_COMPACT = 65_535
 
 
@@ -41,9 +41,9 @@ class CompactLayout:
 
 @dataclass(frozen=True, slots=True)
 class ContiguousLayout:
-    """Contiguous data of `size` bytes at `address`; the address is None if nothing is allocated.
+    """Contiguous data of `size` bytes at `address`; the address is None if no data is allocated.
 
-    The size is None for messages of versions 1 and 2, which do not have it.
+    The size is None for messages of versions 1 and 2, which have no size.
     """
 
     address: int | None
@@ -52,7 +52,7 @@ class ContiguousLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutIndex:
-    """A chunk index: its address (for a single chunk, the chunk's), and the parameters that the message has for it.
+    """A chunk index: its address (a single chunk's own address), and its parameters in the layout message.
 
     The parameters of a filtered single chunk are its stored size and filter mask; of a fixed array, the page bits; of
     an extensible array, the maximum bits, the number of elements in the index block, the minimum number of pointers
@@ -66,7 +66,7 @@ class LayoutIndex:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedLayout:
-    """Chunks of `dims` elements of `item_size` bytes, and their index; `version` is the message's."""
+    """Chunks of `dims` elements of `item_size` bytes, and their index; `version` is the version of the message."""
 
     dims: tuple[int, ...]
     item_size: int
@@ -77,7 +77,7 @@ class ChunkedLayout:
 
 @dataclass(frozen=True, slots=True)
 class VirtualLayoutMessage:
-    """A virtual layout: its mappings are object `index` of the global heap collection at `address`.
+    """A virtual layout, whose mappings are the object `index` of the global heap collection at `address`.
 
     The address is None if there are no mappings.
     """
@@ -150,12 +150,12 @@ def _decode_indexed(message: ByteReader, widths: Widths, version: int) -> Chunke
     flags, rank, width = message.numbers(3, 1, "layout's header")
     if not 1 <= width <= 8 or flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
         raise Corrupt(
-            f"The {message.subject} has a layout with flags {flags} and dimensions of {width} bytes."
+            f"The {message.subject} has a layout with unknown flags {flags}, or dimensions of {width} bytes."
         )
     sizes = message.numbers(rank, width, "chunk's dimensions")
     kind = message.number(1, "kind of the chunk index")
     if kind not in PARAMETERS:
-        raise Corrupt(f"The {message.subject} has a chunk index of kind {kind}; 1 to 5 exist.")
+        raise Corrupt(f"The {message.subject} has a chunk index of kind {kind}; only 1 to 5 are known.")
     if kind == SINGLE and flags & SINGLE_FILTERED:
         size = widths.read_length(message, "chunk's size")
         parameters: tuple[int, ...] = (size, message.number(4, "filter mask"))
@@ -168,7 +168,7 @@ def _decode_indexed(message: ByteReader, widths: Widths, version: int) -> Chunke
 def _chunked(
     message: ByteReader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
 ) -> ChunkedLayout:
-    """Return a chunked layout; `sizes` are the chunk's dimensions, then the element size. Raises `Corrupt`."""
+    """Return a chunked layout; `sizes` are the chunk dimensions, followed by the element size. Raises `Corrupt`."""
     if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):
         raise Corrupt(f"The {message.subject} has invalid chunks of {list(sizes)}, element size last.")
     return ChunkedLayout(sizes[:-1], sizes[-1], index, flags, version)
@@ -197,7 +197,7 @@ def _encode_chunked(layout: ChunkedLayout) -> bytes:
     index = layout.index
     sizes = (*layout.dims, layout.item_size)
     if max(sizes) >= 2**32 and layout.version < 5:
-        raise BadRequest(f"A chunk's dimensions must be less than 2^32, not {list(sizes)}.")
+        raise BadRequest(f"A chunk's dimensions and element size must be less than 2^32, not {list(sizes)}.")
     if index.kind == BTREE_1:
         head = bytes((3, CHUNKED, len(sizes))) + address_bytes(index.address)
         return head + struct.pack(f"<{len(sizes)}I", *sizes)
@@ -213,4 +213,4 @@ def _encode_chunked(layout: ChunkedLayout) -> bytes:
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 RFC_SPARSE, RFC_VL = 1, 2
-"""Bits of the chunk's type in RFC version 17; libhdf5's prototype has type 0 for sparse chunks."""
+"""Bits of the chunk type in RFC version 17; in libhdf5's prototype, the type of sparse chunks is 0."""

@@ -21,7 +21,7 @@ def decode_reference_count(message: ByteReader) -> int:
     """Decode a reference count message; raises `Corrupt`."""
     version = message.number(1, "reference count")
     if version:
-        raise Corrupt(f"The {message.subject} has a reference count of version {version}; only 0 exists.")
+        raise Corrupt(f"The {message.subject} has a reference count of version {version}; only 0 is known.")
     return message.number(4, "reference count")
 
 
@@ -31,16 +31,16 @@ def encode_reference_count(count: int) -> bytes:
 
 
 def decode_time(message: ByteReader) -> int:
-    """Decode message 0x0012, the modification time in seconds since 1970 (UTC); raises `Corrupt`."""
+    """Decode message 0x0012; return the modification time in seconds since 1970 (UTC). Raises `Corrupt`."""
     version = message.number(1, "modification time")
     if version != 1:
-        raise Corrupt(f"The {message.subject} has a modification time of version {version}; only 1 exists.")
+        raise Corrupt(f"The {message.subject} has a modification time of version {version}; only 1 is known.")
     message.take(3, "modification time")
     return message.number(4, "modification time")
 
 
 def decode_old_time(message: ByteReader) -> int:
-    """Decode message 0x000E, digits `YYYYMMDDhhmmss` (UTC), to seconds since 1970; raises `Corrupt`."""
+    """Decode message 0x000E, digits `YYYYMMDDhhmmss` (UTC); return seconds since 1970. Raises `Corrupt`."""
     digits = bytes(message.take(14, "modification time")).decode("ascii", "replace")
     try:
         return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp())
@@ -49,14 +49,14 @@ def decode_old_time(message: ByteReader) -> int:
 
 
 EARLY, LATE, INCREMENTAL = 1, 2, 3
-"""The times at which space is allocated; 0 is undecided."""
+"""The numbers of the times at which space for data is allocated; 0 means that no time is chosen."""
 ON_ALLOCATION, NEVER, IF_SET = 0, 1, 2
-"""The times at which fill values are written."""
+"""The numbers of the times at which fill values are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """A fill value; `value` is one element's bytes in the file's type, empty for zeros, None if undefined."""
+    """A fill value; `value` are the bytes of one element in the file, empty for zeros, or None if undefined."""
 
     value: bytes | None = b""
     allocation: int = LATE
@@ -90,7 +90,7 @@ def decode_old_fill(message: ByteReader) -> FillValue:
 
 
 def encode_fill(fill: FillValue, version: int = 2) -> bytes:
-    """Encode message 0x0005 in version 2 or 3."""
+    """Encode message 0x0005, a fill value, in version 2 or 3."""
     if version == 2:
         times = struct.pack("<BBBB", 2, fill.allocation, fill.writing, fill.value is not None)
         return times if fill.value is None else times + struct.pack("<I", len(fill.value)) + fill.value

@@ -1,9 +1,9 @@
 """The data layout message of structured chunks (version 5, class 4).
 
 RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 3.1.1. The message has the
-composition of the chunks: the number of their sections, and which of them hold metadata. In version 17 of the RFC, the
+composition of the chunks: the number of sections, and which sections hold metadata. In version 17 of the RFC, the
 composition follows the address, offsets have 4 bytes and the chunk type has other values. libhdf5's prototype pads the
-message with zeros to the longest message of its kind.
+message with zeros to the length of the longest message.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from hsparse.hdf5.format.messages.layout_message import (
 from hsparse.model.dataspace import MAX_RANK
 
 METADATA = {2: METADATA_FIXED, 3: METADATA_VL}
-"""The sections that hold metadata, by the number of sections."""
+"""Maps the number of sections to the numbers of the sections that hold metadata."""
 SUBJECT = "structured layout message"
 
 
 class _Head(NamedTuple):
-    """The fields of the message that precede the chunk's composition."""
+    """The fields of the message that precede the composition: chunk type, flags, chunk dimensions and element size."""
 
     kind: int
     flags: int
@@ -64,10 +64,10 @@ class StructuredLayout:
 def decode_structured_layout(
     message: Buffer, max_dims: tuple[int | None, ...], *, filtered: bool
 ) -> StructuredLayout:
-    """Decode the layout of a dataset. None in `max_dims` is unlimited; `filtered` is true if a section has filters.
+    """Decode the layout of a dataset. None in `max_dims` is unlimited. `filtered` is true if any section has filters.
 
-    RFC version 28 and the prototype have the same messages, which are decoded as the newest revision. Raises `Corrupt`
-    if the message contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of vlen data.
+    RFC version 28 and the prototype have the same message, which is decoded as the newest revision. Raises `Corrupt`
+    if the message contradicts itself, the dataspace or the filters, and `Unsupported` for dense chunks of vlen data.
     """
     reader = ByteReader(memoryview(message), subject=SUBJECT)
     head = _decode_head(reader, len(max_dims))
@@ -106,7 +106,7 @@ def _decode_head(reader: ByteReader, rank: int) -> _Head:
         raise Corrupt(f"The {SUBJECT} has flags {flags:#x}, which are not known.")
     if dimensionality != rank + 1 or not 0 < rank <= MAX_RANK or not 0 < width <= 8:
         raise Corrupt(
-            f"The {SUBJECT} has {dimensionality} dimensions of {width} bytes; expected {rank + 1}: the dataspace's "
+            f"The {SUBJECT} has {dimensionality} dimensions of {width} bytes; it needs {rank + 1}: the dataspace's "
             f"{rank} and the element size."
         )
     *chunk, element_size = reader.numbers(dimensionality, width, "dimensions")
@@ -116,7 +116,7 @@ def _decode_head(reader: ByteReader, rank: int) -> _Head:
 
 
 def _decode_composition(reader: ByteReader, kind: int) -> int:
-    """Decode the composition; return the number of sections."""
+    """Decode the composition of the chunks; return the number of sections."""
     _, sections, count = reader.numbers(3, 1, "composition")
     metadata = reader.numbers(count, 1, "composition")
     if METADATA.get(sections) == metadata and kind in (0, RFC_SPARSE, RFC_SPARSE | RFC_VL):
@@ -134,7 +134,7 @@ def _decode_index(reader: ByteReader, index: IndexLayout) -> IndexLayout:
 def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
     """Decode the index in a message of RFC version 17.
 
-    The size of the index information depends on the number of sections, which the message has only after the index.
+    The size of the index information depends on the number of sections, but this number follows the index.
     """
     kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
     start = reader.place
@@ -148,9 +148,9 @@ def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
 
 
 def encode_structured_layout(layout: StructuredLayout) -> bytes:
-    """Encode the layout message in the index's revision.
+    """Encode the layout message in the format revision of `layout.index`.
 
-    The index must have its address and its information (`index_info`).
+    The index must have an address and its index information (`index_info`).
     """
     index = layout.index
     lengths = (*index.chunk, index.element_size)
@@ -169,9 +169,9 @@ def encode_structured_layout(layout: StructuredLayout) -> bytes:
 
 
 def plan_structured_layout(layout: StructuredLayout, key: Key | None) -> Addressed:
-    """Encode the message of a planned file.
+    """Encode the layout message for a planned file, in which addresses are not known yet.
 
-    `key` names the piece of the file whose address the message has, None if it has no address.
+    `key` is the key of the piece whose address the message contains, or None if the message contains no address.
     """
     data = encode_structured_layout(replace(layout, index=replace(layout.index, address=None)))
     index = layout.index
@@ -181,13 +181,13 @@ def plan_structured_layout(layout: StructuredLayout, key: Key | None) -> Address
 
 
 def _composition(index: IndexLayout) -> bytes:
-    """Encode the composition: size of offsets, number of sections, and the sections that hold metadata."""
+    """Encode the composition: the size of offsets, the number of sections, and the sections that hold metadata."""
     metadata = METADATA[index.sections]
     offset_size = 4 if index.revision is FormatRevision.RFC_2023_07 else 8
     return bytes((offset_size, index.sections, len(metadata), *metadata))
 
 
 def _padding(index: IndexLayout) -> bytes:
-    """Return the zeros that pad the message to its size with three metadata sections and a chunk size of 8 bytes."""
+    """Return the zeros that pad the message to the length it has with 3 metadata sections and 8-byte chunk sizes."""
     unused = 8 - index.size_width if index.kind is IndexKind.SINGLE else 0
     return bytes(3 - len(METADATA[index.sections]) + unused)

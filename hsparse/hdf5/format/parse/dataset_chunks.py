@@ -19,13 +19,13 @@ from hsparse.hdf5.format.parse.parsed_object import ParsedDataset, parse_object
 from hsparse.model.dataspace import dims_of, max_dims_of
 
 MAX_CHUNK = 1024 * 1024 * 1024
-"""The size in bytes of the largest chunk that is decoded."""
+"""The maximum size in bytes of a chunk; larger chunks are not decoded."""
 
 
 def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
-    """Read the dataset at a path of hard links.
+    """Read the dataset at `path`, following hard links from the root group.
 
-    Raises `NotFound` if a link is missing, naming it, or if the object is not a dataset.
+    Raises `NotFound`, naming the link, if a hard link is missing, or if the object is not a dataset.
     """
     address, passed = file.root, ""
     for name in filter(None, path.split("/")):
@@ -33,18 +33,18 @@ def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
         passed += f"/{name}"
         target = next((link.target for link in found.links if link.name == name), None)
         if not isinstance(target, StoredHardLink):
-            raise NotFound(f"The file has no hard link {passed!r}.")
+            raise NotFound(f"The file has no hard link {passed!r}: check the path.")
         address = target.address
     found = yield from parse_object(file, address)
     if found.dataset is None:
-        raise NotFound(f"The object {path!r} of the file is not a dataset.")
+        raise NotFound(f"The object {path!r} of the file is not a dataset: name a dataset.")
     return found.dataset
 
 
 def read_dataset_chunks(file: Hdf5File, dataset: ParsedDataset, layout: ChunkedLayout) -> Reads[ChunkRecords]:
-    """Read the chunk records of a dataset with this layout.
+    """Read the chunk records of a dataset, whose chunked layout is `layout`.
 
-    Raises `Corrupt`, or `Unsupported` for chunks of more than `MAX_CHUNK` bytes or addresses of other than 8 bytes.
+    Raises `Corrupt`, or `Unsupported` if chunks exceed `MAX_CHUNK` bytes, or if addresses do not have 8 bytes.
     """
     if file.widths != (8, 8):
         raise Unsupported("The file's addresses or lengths do not have 8 bytes: rewrite it with h5repack.")

@@ -40,7 +40,7 @@ def parse_dense_links(file: Hdf5File, storage: DenseStorage) -> Reads[list[Dense
 
 
 def parse_dense_attributes(file: Hdf5File, storage: DenseStorage) -> Reads[list[DenseMessage]]:
-    """Read an object's attribute messages, shared ones last, each sorted by name hash; raises `Corrupt`."""
+    """Read an object's attribute messages: first unshared, then shared messages, each sorted by name hash."""
     records = yield from _records(file, storage, ATTRIBUTE_NAMES, ATTRIBUTE_ID_SIZE + 1 + 4 + HASH_SIZE)
     own = [record for record in records if not record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]
     others = [record for record in records if record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]

@@ -21,7 +21,7 @@ from hsparse.hdf5.format.messages.group_messages import (
 
 GROUP_NODE = 0
 SOFT_CACHE = 2
-"""The cache type of a soft link's entry, whose scratch space has the offset of the path in the local heap."""
+"""The cache type of a soft link's entry; the entry's scratch space has the offset of the path in the local heap."""
 NODE_GUESS = 544
 """The size in bytes of a B-tree node with the default K of 16 (32 children) and addresses of 8 bytes."""
 LEAF_GUESS = 328
@@ -29,7 +29,7 @@ LEAF_GUESS = 328
 
 
 def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMessage, ...]]:
-    """Read a group's links, sorted by name; raises `Corrupt`."""
+    """Read the links of a group from its symbol table, sorted by name; raises `Corrupt`."""
     heap = yield from read_local_heap(file, table.heap)
     walk = file.walk(f"group B-tree at address {table.btree}")
     nodes, level = [table.btree], None
@@ -48,7 +48,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
 
 
 def _read_node(walk: StructureWalk, address: int, guess: int) -> Reads[tuple[int, list[int]]]:
-    """Read a B-tree node; return its level and its children's addresses."""
+    """Read a B-tree node; return a pair: the node's level, and its children's addresses."""
     widths = walk.file.widths
     head = 8 + 2 * widths.address
 
@@ -66,7 +66,7 @@ def _read_node(walk: StructureWalk, address: int, guess: int) -> Reads[tuple[int
         child = widths.read_address(node, "child")
         widths.read_length(node, "key")
         if child is None:
-            raise Corrupt(f"The {node.subject} has a child without address.")
+            raise Corrupt(f"The {node.subject} has a child at the undefined address.")
         children.append(child)
     return level, children
 

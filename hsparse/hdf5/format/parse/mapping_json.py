@@ -1,4 +1,4 @@
-"""The mappings of a virtual dataset as JSON, in the form of a dataset's layout.
+"""The mappings of a virtual dataset as JSON, as in the layout of a dataset's creation properties.
 
     {"file": "a.h5", "dataset": "/x", "source": selection, "virtual": selection}
 
@@ -36,20 +36,20 @@ REGULAR = ("start", "stride", "count", "block")
 
 
 def mapping_json(one: VirtualMapping) -> Json:
-    """Convert a mapping to JSON, in its normal form."""
+    """Convert a mapping to JSON; equal mappings have equal JSON."""
     kept = {"source": selection_json(one.source), "virtual": selection_json(one.virtual)}
     return {"file": one.file, "dataset": one.dataset, **kept}
 
 
 def mapping_of(one: Json) -> VirtualMapping:
-    """Convert JSON to a mapping; raises `BadRequest` for an invalid selection."""
+    """Convert JSON to a mapping; raises `BadRequest` if a selection is invalid."""
     return VirtualMapping(
         one["file"], one["dataset"], parse_selection(one.get("source")), parse_selection(one.get("virtual"))
     )
 
 
 def parse_selection(value: Any) -> Serialized:
-    """Parse a selection, without checking it against an extent (None selects all elements). Raises `BadRequest`."""
+    """Parse a selection, of which None selects all elements; raises `BadRequest`. No extent is checked."""
     if value is None:
         return AllElements()
     kind = value.get("class") if isinstance(value, dict) else None
@@ -62,7 +62,7 @@ def parse_selection(value: Any) -> Serialized:
     if kind == "H5S_SEL_HYPERSLABS" and "coordinates" in value:
         corners = _numbers(value["coordinates"], 3)
         if corners.shape[1] != 2 or (corners[:, 0] > corners[:, 1]).any():
-            raise BadRequest("A hyperslab must be a pair of inclusive corners, the lower corner first.")
+            raise BadRequest("Each hyperslab must be a pair of inclusive corners, the lower corner first.")
         return BlockList(corners[:, 0], corners[:, 1], 8)
     if kind == "H5S_SEL_HYPERSLABS":
         return _regular(value)
@@ -91,7 +91,7 @@ def _regular(value: Json) -> Regular:
         raise BadRequest("A hyperslab needs start and count: lists of integers of equal length.")
     spans = [_span(dim, *numbers) for dim, numbers in enumerate(zip(*lists, strict=True))]
     if sum(UNLIMITED in (span.count, span.block) for span in spans) > 1:
-        raise BadRequest(f"A hyperslab can be {NO_END} in one dimension only.")
+        raise BadRequest(f"A hyperslab can be {NO_END} in only one dimension: limit the others.")
     return Regular(tuple(spans))
 
 
@@ -109,7 +109,7 @@ def _span(dim: int, start: Any, stride: Any, count: Any, block: Any) -> StridedS
     if count > 1 and stride < block:
         raise BadRequest(f"The blocks of the hyperslab overlap in dimension {dim}.")
     if count != UNLIMITED and start + count * stride + block > MAX_END:
-        raise BadRequest(f"The hyperslab ends beyond any extent in dimension {dim}.")
+        raise BadRequest(f"The hyperslab ends beyond 2^62 in dimension {dim}, the limit.")
     # A contiguous selection has a normal form without stride.
     span = StridedSpan(start, stride, count, block)
     return StridedSpan.range(start, span.stop) if count != UNLIMITED and span.contiguous else span
@@ -132,7 +132,7 @@ def selection_json(selection: Serialized) -> Json:
 
 
 def _regular_json(spans: Sequence[StridedSpan]) -> Json:
-    """Return the numbers of a hyperslab; strides and blocks are omitted if all are 1."""
+    """Return a dict of start, stride, count and block; stride and block are omitted if all their numbers are 1."""
     found = {name: [getattr(span, name) for span in spans] for name in REGULAR}
     for name in ("count", "block"):
         found[name] = [NO_END if one == UNLIMITED else one for one in found[name]]

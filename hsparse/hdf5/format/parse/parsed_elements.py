@@ -2,7 +2,7 @@
 fixed-length text padded with zeros.
 
 H5.format.html, IV.A.2.d and VIII (references). A vlen element has the address and number of an object in a global heap;
-the object may itself contain vlen elements. Conversion works on columns of many elements, so that each level of nesting
+the object may itself contain vlen elements. Elements are converted in columns, so that each level of nesting
 takes one reading step.
 """
 
@@ -44,11 +44,11 @@ from hsparse.model.vlen_array import VlenArray
 
 Bytes: TypeAlias = NDArray[np.uint8]
 PartColumn: TypeAlias = Bytes | list[bytes]
-"""The bytes of one part of n elements: (n, size) uint8, or a list of n if their sizes vary."""
+"""The bytes of one member of n elements: an array (n, size) of uint8, or a list of n bytes if sizes vary."""
 
 
 MAX_ELEMENT = 2**31 - 1
-"""The size in bytes of the largest element that a numpy dtype can describe."""
+"""The maximum size in bytes of an element that a numpy dtype can describe."""
 
 
 class ReferenceTarget(NamedTuple):
@@ -59,13 +59,13 @@ class ReferenceTarget(NamedTuple):
 
 
 FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
-"""Returns the object whose header is at an address. If it returns None, the reference becomes null."""
+"""A function that returns the object whose header is at an address, or None to make the reference null."""
 
 
 def parse_elements(
     file: Hdf5File, datatype: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
 ) -> Reads[Values]:
-    """Convert `data`, elements of type `datatype` in a file, to values of `shape` and type `datatype.item`.
+    """Convert `data`, elements of type `datatype` in a file, to hsparse's values of `shape` and type `datatype.item`.
 
     Raises `Corrupt`, or `Unsupported` for types that hsparse does not support.
     """
@@ -83,7 +83,7 @@ def parse_elements(
 
 
 def check_readable(datatype: FileType) -> None:
-    """Raise `Unsupported` for a type that hsparse does not support."""
+    """Raise `Unsupported` if hsparse does not support the type."""
     if "bits" in datatype.item or datatype.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {datatype.item} cannot be read.")
     if datatype.size > MAX_ELEMENT:
@@ -93,7 +93,7 @@ def check_readable(datatype: FileType) -> None:
 
 
 class _Conversion(NamedTuple):
-    """Converts elements; the one number in `left` is how many more bytes of heap objects the conversion may read."""
+    """Converts elements; `left` has one number, the bytes of heap objects that the conversion may still read."""
 
     file: Hdf5File
     find: FindObject
@@ -146,7 +146,7 @@ class _Conversion(NamedTuple):
             if len(data) < count * size:
                 raise Corrupt(
                     f"The {_spelled(row[4:], self.file.widths.address)} has {len(data)} bytes; "
-                    f"{count} elements of {size} need more."
+                    f"{count} elements of {size} bytes need more."
                 )
             pieces.append(data[: count * size])
         if not datatype.parts:  # text: it ends at the first zero
@@ -196,7 +196,7 @@ class _Conversion(NamedTuple):
         return self.find(address)
 
     def _objects(self, places: Bytes, present: list[bool]) -> Reads[list[memoryview]]:
-        """Read the heap objects at `places: (n, width) uint8`, addresses and numbers; return b"" if not `present`."""
+        """Read the heap objects at `places: (n, width) uint8`, addresses and numbers; b"" for objects not `present`."""
         width = self.file.widths.address
         addresses = _numbers(places[:, :width]).tolist()
         numbers = _numbers(places[:, width:]).tolist()
@@ -228,7 +228,7 @@ def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]
             pairs = [list(pair) for pair in zip(starts.tolist(), ends.tolist(), strict=True)]
         case Regular(spans):
             if prod(span.count for span in spans) > MAX_POINTS:
-                raise Unsupported(f"A region reference has more than {MAX_POINTS} blocks.")
+                raise Unsupported(f"A region reference has more than {MAX_POINTS} blocks, the limit.")
             firsts = product(*([span.start + at * span.stride for at in range(span.count)] for span in spans))
             pairs = [
                 [list(first), [low + span.block - 1 for low, span in zip(first, spans, strict=True)]]
@@ -238,14 +238,14 @@ def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]
 
 
 def _numbers(rows: Bytes) -> NDArray[np.uint64]:
-    """Convert little-endian numbers, (n, width) uint8, to (n,) uint64."""
+    """Convert little-endian numbers, an array (n, width) of uint8, to an array (n,) of uint64."""
     wide = np.zeros((len(rows), 8), np.uint8)
     wide[:, : rows.shape[1]] = rows
     return wide.view("<u8").reshape(len(rows))
 
 
 def _spelled(place: Bytes, width: int) -> str:
-    """Return a phrase for errors that names a heap object by its address and number."""
+    """Return a phrase for error messages that names a heap object by its address and number."""
     address, number = (
         int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
     )
@@ -253,7 +253,7 @@ def _spelled(place: Bytes, width: int) -> str:
 
 
 def _whole_integers(datatype: FileType, rows: Bytes) -> Bytes:
-    """Convert integers with unused bits to integers of the same size that use all bits, with equal values."""
+    """Convert integers with unused bits to equal integers of the same size that use all bits."""
     assert datatype.bits is not None
     offset, precision = datatype.bits
     dtype = element_of(datatype.item).dtype

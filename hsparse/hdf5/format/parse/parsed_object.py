@@ -1,11 +1,11 @@
 """Groups, datasets and committed datatypes of a file, with their links and attributes.
 
 The messages of an object determine whether it is a group, dataset or committed datatype: H5.format.html, IV.A.2, and
-where the specification is unclear, libhdf5's `H5O_obj_class`.
+libhdf5's `H5O_obj_class`, where the specification is unclear.
 
 `carried_type` replaces types that servers do not support by types that an import can use. Integers with unused bits
 become integers that use all bits, with equal values, as in h5py. Complex numbers become compounds of r and i. Times,
-and numbers that have no predefined type, become opaque elements of the same bytes; their tag describes the original
+and numbers that have no predefined type, become opaque elements with the same bytes; a tag describes the original
 type, so that an export can restore it (`hsparse.hdf5.format.messages.file_type`).
 """
 
@@ -77,7 +77,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParsedAttribute:
-    """An attribute; `data` has its elements' bytes in the file. `committed` is the address of its type if committed."""
+    """An attribute; `data` are its elements in the file. `committed` is the address of its type if it is committed."""
 
     name: str
     type: FileType
@@ -105,9 +105,9 @@ class ParsedDataset:
 
 @dataclass(frozen=True, slots=True)
 class ParsedObject:
-    """A group with its links, a dataset, or a committed datatype (`type`). All have attributes.
+    """A group with its links, a dataset, or a committed datatype (`type`). Objects of all kinds have attributes.
 
-    Links and attributes are sorted by creation order if it is tracked, else by name. `references` is the number of hard
+    Links and attributes are sorted by creation order if the order is tracked, else by name. `references` counts hard
     links. `modified` is in seconds since 1970. `header` has all messages.
     """
 
@@ -160,7 +160,7 @@ def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Access to the messages of a header by type."""
+    """Finds and decodes the messages of an object header by their type."""
 
     file: Hdf5File
     header: ObjectHeader
@@ -176,13 +176,13 @@ class _Parts:
         return ByteReader(message.data, subject=subject)
 
     def one(self, kind: int, decode: Callable[[ByteReader], Result]) -> Result | None:
-        """Decode the first message of a type, ignoring that it may be shared, or return None if there is none."""
+        """Decode the first message of type `kind` as an unshared message; return None if there is no such message."""
         for message in self.all(kind):
             return decode(self.reader(message))
         return None
 
     def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
-        """Decode the first message of a type; return it and the address of another header that has it, or None."""
+        """Decode the first message of a type; return a pair: the result, and the header that shares it or None."""
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None
@@ -191,7 +191,7 @@ class _Parts:
         return found, where if isinstance(where, int) else None
 
     def maybe(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[Result | None]:
-        """Decode the first message of a type, shared or not, or return None if there is none."""
+        """Decode the first message of a type, shared or not; return None if the header has no such message."""
         if not self.has(kind):
             return None
         return (yield from self.read(kind, decode))[0]
@@ -200,7 +200,7 @@ class _Parts:
 def _read_elsewhere(
     file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[ByteReader], Result]
 ) -> Reads[Result]:
-    """Decode the shared message of type `kind` at `where`; raises `Corrupt` if there is none."""
+    """Decode the shared message of type `kind` at `where`; raises `Corrupt` if no such message is there."""
     if not isinstance(where, int):
         (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
         return decode(data)
@@ -216,7 +216,7 @@ def _kind(parts: _Parts) -> ObjectKind:
         return ObjectKind.GROUP
     if not parts.has(MessageType.DATATYPE):
         raise Corrupt(
-            f"The object header at address {parts.header.address} does not describe a group, dataset or datatype."
+            f"The object header at address {parts.header.address} has no messages of a group, dataset or datatype."
         )
     return ObjectKind.DATASET if parts.has(MessageType.DATASPACE) else ObjectKind.DATATYPE
 
@@ -282,7 +282,7 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
 def _all_elsewhere(
     parts: _Parts, kind: int, found: Sequence[Result | SharedLocation], decode: Callable[[ByteReader], Result]
 ) -> Reads[list[Result]]:
-    """Return decoded messages; locations in `found` are replaced by their messages. Each message is read once."""
+    """Replace each location in `found` by the decoded message there; each message is read once."""
     places = list({one for one in found if isinstance(one, int | SharedHeapId)})
     read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)
     by_place = dict(zip(places, read, strict=True))
@@ -332,7 +332,7 @@ SIGNED = 8
 
 
 def carried_object(found: ParsedObject) -> ParsedObject:
-    """Replace an object's types, where possible, by types that servers support."""
+    """Replace types of an object that servers do not support by types that an import can use."""
     dataset = found.dataset
     return replace(
         found,

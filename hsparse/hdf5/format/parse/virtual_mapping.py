@@ -5,7 +5,7 @@ Datasets". In the names of sources, as in libhdf5 (`H5D_virtual_parse_source_nam
 `%%` is `%`.
 
 External data files hold the data of a contiguous dataset. The dataset has a message (IV.A.2.h, message 0x0007), and the
-names of the files are in a local heap.
+names of these files are in a local heap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 THIS_FILE = "."
 """The file name that means the file of the virtual dataset itself."""
 SHARED_NAMES = 1
-"""The block version in which mappings can share names; libhdf5 2.0 writes it with `libver="latest"`."""
+"""The version of the mappings in which names can be shared; libhdf5 2.0 writes this version with `libver="latest"`."""
 FILE_SHARED, DATASET_SHARED, SAME_FILE = 1, 2, 4
 """Flags of a mapping in version `SHARED_NAMES`."""
 MAX_NAME = 64 * 1024
@@ -36,7 +36,7 @@ SPECIFIER = re.compile(r"%([%b])")
 class VirtualMapping:
     """The selection `virtual` of a virtual dataset reads the selection `source` of the dataset `dataset` in `file`.
 
-    The elements of both selections correspond in row-major order. The names are patterns, see `block_name`.
+    The elements of both selections correspond in row-major order. `file` and `dataset` are patterns of `block_name`.
     """
 
     file: str
@@ -56,14 +56,14 @@ def block_name(pattern: str, block: int) -> str:
 
 
 def unlimited_dim(selection: Serialized) -> int | None:
-    """Return the dimension in which a selection is unlimited, None if there is none."""
+    """Return the dimension in which a selection is unlimited, or None if it is limited."""
     if not isinstance(selection, Regular):
         return None
     return next((dim for dim, one in enumerate(selection.spans) if UNLIMITED in (one.count, one.block)), None)
 
 
 def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayoutMessage) -> Reads[tuple[VirtualMapping, ...]]:
-    """Read the mappings in their stored order; raises `Corrupt`, or `Unsupported` for an unknown version."""
+    """Read the mappings in stored order; raises `Corrupt`, or `Unsupported` if their version is unknown."""
     if layout.address is None:
         return ()
     walk = file.walk(f"mapping of a virtual dataset at address {layout.address}")
@@ -71,7 +71,7 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayoutMessage) -> Read
     what = f"mapping of a virtual dataset at address {layout.address}"
     data = heap[layout.index]
     if len(data) < 1 + file.widths.length + 4:
-        raise Corrupt(f"The {what} has {len(data)} bytes.")
+        raise Corrupt(f"The {what} has {len(data)} bytes, too few for its header.")
     if data[0] not in (0, SHARED_NAMES):
         raise Unsupported(
             f"The {what} has version {data[0]}, which is not known: write the file with older bounds (libver)."
@@ -81,7 +81,7 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayoutMessage) -> Read
     count = reader.number(file.widths.length, "number of mappings")
     # A mapping has at least 2 bytes of names or flags, and two selections of at least 16 bytes each.
     if count * (2 + 2 * 16) > len(data):
-        raise Corrupt(f"The {what} has {len(data)} bytes for {count} mappings.")
+        raise Corrupt(f"The {what} has {len(data)} bytes, too few for {count} mappings.")
     found: list[VirtualMapping] = []
     for _ in range(count):
         if data[0] == SHARED_NAMES:
@@ -93,7 +93,7 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayoutMessage) -> Read
 
 
 def _shared_names(reader: ByteReader, before: list[VirtualMapping], width: int) -> tuple[str, str]:
-    """Read the names of a mapping in version 1: each is a name, or the number of an earlier mapping with that name."""
+    """Read the file and dataset of a mapping in version 1: each is a name, or the number of a mapping with the name."""
     flags = reader.number(1, "flags")
     if flags & ~(FILE_SHARED | DATASET_SHARED | SAME_FILE):
         raise Corrupt(f"The {reader.subject} has the unknown flags {flags}.")
@@ -129,7 +129,7 @@ def _name(reader: ByteReader) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalFile:
-    """`size` bytes of the file `name` from `offset` on; if `size` is None, all bytes to the file's end."""
+    """The bytes of an external file that hold data: `size` bytes (None: all) of the file `name` from `offset` on."""
 
     name: str
     offset: int

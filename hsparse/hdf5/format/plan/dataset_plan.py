@@ -1,4 +1,4 @@
-"""The plan of a dataset in a file: its object header, its chunk index, and the region of the file with its chunks."""
+"""Plan a dataset of a file: its object header, its chunk index, and the region of the file that has its chunks."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MAX_INDEX = 64 * 1024 * 1024
-"""The size in bytes of the largest chunk index of a file; an index is encoded in one piece."""
+"""The maximum size in bytes of a chunk index; it bounds memory, because an index is encoded in one piece."""
 MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES = 65_536, 2**30
-"""The maximum number of unwritten chunks that are generated for a dataset, and their maximum total size in bytes."""
+"""The maximum number of unwritten chunks of a dataset in a file, and the maximum of their total size in bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
     "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
@@ -60,16 +60,16 @@ BOOLEAN = {
 }
 """The type that h5py uses for booleans."""
 FILL_TIMES = {"H5D_FILL_TIME_ALLOC": ON_ALLOCATION, "H5D_FILL_TIME_NEVER": NEVER}
-"""The time at which fill values are written, by the creation property `fillTime`; its other values mean `IF_SET`."""
+"""Maps values of the creation property `fillTime` to the fill time in a file; all other values mean `IF_SET`."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """The parts of a file for one dataset.
+    """The object header, pieces and chunks of one dataset in a file.
 
-    `planned` is its object header. `pieces` follow the headers of all objects. `region` is the layout of its chunks, in
-    the last of these pieces; it is None if the dataset is virtual.
+    `planned` is the object header. `pieces` follow the headers of all objects. `region` is the layout of the chunks, in
+    the last of the pieces; `region` is None if the dataset is virtual.
     """
 
     planned: PlannedDataset
@@ -78,7 +78,7 @@ class DatasetPlan:
 
 
 def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
-    """Return the form of a dataset's chunks in a file; `foreign` is `PlannedChunks.foreign`."""
+    """Return the form that a dataset's chunks have in a file; `foreign` is as in `PlannedChunks`."""
     if spec.sparse:
         if not file.is_structured:
             return ChunkForm.TRANSCODED
@@ -99,9 +99,9 @@ def plan_dataset(
     *,
     ordered: bool = False,
 ) -> DatasetPlan:
-    """Plan a dataset; `chunks` must have the sizes, and structured chunks the sections, that they have in the file.
+    """Plan a dataset; the sizes in `chunks`, and the sections of structured chunks, must be as in the file.
 
-    Raises `Unsupported` or `TooLarge`, naming a property that a file cannot have, and a remedy.
+    Raises `Unsupported` or `TooLarge` if a file cannot have a property of the dataset; the message names a remedy.
     """
     spec = chunk_spec(record) if chunks.backing is None else chunks.backing.spec
     item = spec.datatype.item
@@ -149,7 +149,7 @@ def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
 
 
 def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
-    """Plan the dataset of booleans that marks the defined elements of a sparse dataset."""
+    """Plan the boolean dataset that marks the defined elements of a sparse dataset."""
     spec = chunk_spec(record)
     key = (values.key, "defined")
     chunks = chunks.take(chunks.defined > 0)
@@ -163,7 +163,7 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
-    """Raise `TooLarge` if the file would have transcoded chunks (unfiltered elements) of more than `most` bytes."""
+    """Raise `TooLarge` if the file would have transcoded chunks with more than `most` bytes of unfiltered elements."""
     nbytes = prod(spec.dims) * file_type(spec.datatype.item).size
     if chunk_form(spec, file) is ChunkForm.TRANSCODED and nbytes > most:
         raise TooLarge(
@@ -173,7 +173,7 @@ def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
 
 
 def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: KeyOf) -> PlannedChunks:
-    """Add a dataset's unwritten chunks to its chunks if readers of the file cannot generate them from the fill value.
+    """Add the unwritten chunks of a dataset if readers of the file cannot generate these chunks from the fill value.
 
     A dataset with an initializer has other values in each chunk. For vlen fill values, libhdf5 adds objects to a heap
     of the file, which is not possible if the file is open read-only. Raises `TooLarge` if a dataset with an initializer
@@ -209,7 +209,7 @@ def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, datatype: FileType) -> 
 def _fill(
     spec: ChunkSpec, datatype: FileType, heap: GlobalHeapPlan, key_of: KeyOf
 ) -> tuple[FillValue, tuple[tuple[int, Key], ...]]:
-    """Return the fill value, and (offset, key) of each address in it."""
+    """Return a pair: the encoded fill value, and the (offset, key) of each address in it."""
     if not spec.fill:
         return ZERO_FILL, ()
     if spec.datatype.is_vlen:
@@ -220,7 +220,7 @@ def _fill(
 
 
 def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
-    """Return whether the layout is contiguous: not extensible, at most one unfiltered chunk, not created chunked."""
+    """Return whether a dataset is contiguous in the file: fixed in size, one unfiltered chunk, not created chunked."""
     dims = dims_of(record["shape"]) or ()
     if not dims:
         return True
@@ -263,7 +263,7 @@ def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
 
 
 def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
-    """Plan a dataset with structured chunks."""
+    """Plan a sparse dataset that has structured chunks in the file."""
     spec = region.spec
     check_sections(spec)
     pipelines = file_filters(spec)

@@ -1,6 +1,6 @@
-"""The plan of a domain's HDF5 file. It needs only the records and the list of stored chunks, not their bytes.
+"""Plan the HDF5 file of a domain from its records and the list of stored chunks, without the chunks' bytes.
 
-Headers, links and attributes come first, then heaps and chunk indexes, then the chunks of each dataset.
+A file begins with headers, links and attributes. Heaps and chunk indexes follow, and then the chunks of each dataset.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ RecordsById = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainPlan:
-    """The plan of a file; `ids` are the ids of the objects in it.
+    """The plan of a file; `ids` are the ids of the objects in the file.
 
-    `regions` has the chunks of each dataset, by the key of their piece. `columns` has each array of the matrices
-    (sparse datasets that are written as groups of arrays), by the key of its piece. Compressed arrays are in both.
+    `regions` maps a piece's key to the chunks of a dataset. `columns` maps a piece's key to an array of a matrix
+    (a sparse dataset that is written as a group of arrays). Compressed arrays are in `regions` and in `columns`.
     """
 
     file: FilePlan
@@ -66,7 +66,7 @@ class DomainPlan:
     columns: Mapping[Key, MatrixColumn] = field(default_factory=dict)
 
     def key_of(self, name: str) -> Key | None:
-        """Return the key of a reference's target, None if the target is not in the file."""
+        """Return the key of a reference's target, or None if the target is not in the file."""
         return known_key(name, self.ids)
 
     @property
@@ -79,7 +79,7 @@ class DomainPlan:
 
 
 def known_key(name: str, ids: frozenset[str]) -> Key | None:
-    """Return the id in a reference (`datasets/d-...`), None if it is not one of `ids`."""
+    """Return the id in a reference (`datasets/d-...`), or None if the id is not in `ids`."""
     id = name.rpartition("/")[2]
     return id if id in ids else None
 
@@ -93,8 +93,8 @@ def plan_domain(
 ) -> DomainPlan:
     """Plan the file of a domain; `records` has the records of all objects reachable from the group `root`, by id.
 
-    `chunks` has, by id, the chunks of each dataset that can have elements, with their sizes in the file. `compressed`
-    has the matrices that are compressed in the file. Raises `Unsupported`, `TooLarge` or `BadRequest` if an object
+    `chunks` maps the id of each dataset that can have elements to its chunks, sized as in the file. `compressed`
+    maps ids to matrices that are compressed in the file. Raises `Unsupported`, `TooLarge` or `BadRequest` if an object
     cannot be in a file; the message names the object.
     """
     shifted = frozenset(id for id, one in chunks.items() if one.shifted is not None)
@@ -211,7 +211,7 @@ class _Planning:
         )
 
     def _links(self, group: Json) -> list[PlannedLink]:
-        """Plan a group's links, without hard links to objects that are not in the file; add links to defined sets."""
+        """Plan a group's links, and add links to defined sets; hard links to objects not in the file are omitted."""
         found = []
         links = group.get("links") or {}
         for title in _in_order(links):
@@ -242,7 +242,7 @@ class _Planning:
         return is_sparse(record) and self._form.encoding(record) is None
 
     def _form_of(self, record: Json) -> FileForm:
-        """Return the form of a dataset: the stock form if it has shifted chunks (`shifted_chunks`), else the file's."""
+        """Return the form of a dataset: `STOCK` if it has shifted chunks (`shifted_chunks`), else that of the file."""
         return STOCK if record["id"] in self._shifted else self._form
 
     def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
@@ -254,7 +254,7 @@ class _Planning:
         return PlannedAttribute(name, kind, shape_json(attribute["shape"]), data, committed)
 
     def _committed(self, item: Any) -> Key | None:
-        """Return the key of the committed type that an item refers to, None if it is not in the file."""
+        """Return the key of the committed type that a datatype refers to, or None if that type is not in the file."""
         id = item.get("id") if isinstance(item, dict) else None
         return self._key_of(id) if isinstance(id, str) else None
 
@@ -262,9 +262,9 @@ class _Planning:
         return known_key(name, self._ids)
 
     def _defined_sets(self) -> dict[str, dict[str, str]]:
-        """Return the links to defined sets as {group id: {link name: id of the sparse dataset}}.
+        """Return the added links to defined sets as {group id: {link name: id of the sparse dataset}}.
 
-        Each of these links is in the group that has the first link to the sparse dataset.
+        Each link to a defined set is in the group that has the first link to its sparse dataset.
         """
         found: dict[str, dict[str, str]] = {}
         seen: set[str] = set()
@@ -282,7 +282,7 @@ class _Planning:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return `name` with as many underscores appended as needed to be free."""
+    """Return `name` with as many underscores appended as it takes until the name is not in `taken`."""
     while name in taken:
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""The form of a domain's file: the layout of sparse datasets, and the options of that layout."""
+"""The form of a domain's file: the layout of sparse datasets, and the options of each layout."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding, declared_en
 
 
 class FileLayout(StrEnum):
-    """The way sparse datasets are written. HDF5 1.8 and later read everything else, which all layouts write alike."""
+    """The way sparse datasets are written. Everything else is the same in all layouts; HDF5 1.8 and later read it."""
 
     AUTO = "auto"
-    """As matrix groups if the datasets' attributes declare an encoding (imports keep them); else as in `STOCK`."""
+    """As a matrix group if attributes of the dataset (kept by imports) declare an encoding; else as in `STOCK`."""
     STOCK = "stock"
     """As chunked datasets with a fill value, each with a dataset of booleans that marks the defined elements."""
     STRUCTURED = "structured"
-    """As structured chunks: HDF5 libraries other than libhdf5's prototype cannot open these datasets."""
+    """As structured chunks, which no HDF5 library except libhdf5's prototype can open."""
 
 
 class VirtualForm(StrEnum):
     """The way virtual datasets are written.
 
-    By default, dense virtual datasets stay virtual if the paths of their source files are relative; all others are
-    copied, because HDF5 has no sparse virtual datasets, and reads fill values if it does not find a source file.
+    By default, dense virtual datasets stay virtual if the paths of their source files are relative. All others are
+    copied: HDF5 has no sparse virtual datasets, and reads fill values where a source file is missing.
     """
 
     COPIED = "copied"
-    """As datasets with the values of their sources."""
+    """As ordinary datasets with the values that are read from the sources."""
     KEPT = "kept"
-    """As HDF5 virtual datasets if they are dense; sparse ones are copied."""
+    """As HDF5 virtual datasets if they are dense; sparse virtual datasets are copied."""
     MAPPED = "mapped"
-    """As mappings, even if they are sparse. HDF5 cannot read these: this form is for copies to hsparse."""
+    """As mappings, even of sparse datasets. HDF5 cannot read sparse mappings: this form is for copies to hsparse."""
 
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -42,10 +42,10 @@ Choice = TypeVar("Choice", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """The form of a file: its layout and options. Raises `BadRequest` for options that the layout does not have.
+    """The form of a file: its layout and options. Raises `BadRequest` if an option does not fit the layout.
 
     `revision` is the revision of structured chunks, `matrices` the encoding of all sparse matrices in the stock layout
-    (None: matrices are datasets). `virtual` is the form of virtual datasets, None for the default.
+    (None: matrices are datasets). `virtual` is the form of virtual datasets, or None for the default of `VirtualForm`.
     """
 
     layout: FileLayout = FileLayout.STOCK
@@ -56,7 +56,7 @@ class FileForm:
     def __post_init__(self) -> None:
         if self.revision is not NEWEST_REVISION and self.layout is not FileLayout.STRUCTURED:
             raise BadRequest(
-                "revision is the format revision of structured chunks: it needs layout=structured."
+                "The option revision selects the format of structured chunks: it needs layout=structured."
             )
         if self.matrices is not None and self.layout is not FileLayout.STOCK:
             raise BadRequest("matrices needs layout=stock: leave one of the two out.")
@@ -71,7 +71,7 @@ class FileForm:
         matrices: str | None = None,
         virtual: str | None = None,
     ) -> Self:
-        """Parse the names of the options, None or empty for the default. Raises `BadRequest` for an unknown name.
+        """Parse the options' values, of which None and an empty text mean the default; `BadRequest` for unknown values.
 
         The default layout is `AUTO`, or `STOCK` if `matrices` is given.
         """
@@ -84,7 +84,7 @@ class FileForm:
         )
 
     def copies(self, layout: dict[str, Any]) -> bool:
-        """Return whether a virtual dataset with this layout is copied to the file."""
+        """Return whether the file has the values of a virtual dataset with this layout, instead of its mappings."""
         if self.virtual in (VirtualForm.COPIED, VirtualForm.MAPPED):
             return self.virtual is VirtualForm.COPIED
         is_far = any(one["file"].startswith("/") or "://" in one["file"] for one in layout["mappings"])
@@ -95,13 +95,13 @@ class FileForm:
         return self.layout is FileLayout.STRUCTURED
 
     def encoding(self, record: dict[str, Any]) -> MatrixEncoding | None:
-        """Return the matrix encoding of a dataset in the file, None if it is written as a dataset."""
+        """Return the matrix encoding of a dataset in the file, or None if it is not written as a matrix group."""
         found = declared_encoding(record) if self.layout is FileLayout.AUTO else self.matrices
         return found if found is not None and found.fits(record) else None
 
     @property
     def params(self) -> dict[str, str]:
-        """The query parameters that request such a file: the layout, and options that do not have their default."""
+        """The query parameters that request a file of this form: layout, and options that differ from the default."""
         found = {"layout": self.layout.value}
         if self.revision is not NEWEST_REVISION:
             found["revision"] = self.revision.value

@@ -1,7 +1,7 @@
 """The plan of a file, and user blocks.
 
 A `FilePlan` is a list of pieces with sizes and addresses. The bytes of a piece are generated on request, so a server
-can answer range requests for a file that is not stored. The caller can provide the data of datasets.
+can answer range requests for a file that is not stored. The caller provides the bytes of datasets' data.
 
 A user block, the bytes before the superblock, is for applications: for example MATLAB's header or a script. The root
 group's creation properties contain it without its final zeros: `{"size": 512, "value_base64": ...}`.
@@ -26,7 +26,7 @@ ALIGNMENT = 8
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """A piece of `size` bytes; `make` returns the bytes. It is None for a dataset's data, which the caller provides."""
+    """A piece of `size` bytes. `make` returns the bytes, or is None for a dataset's data, which the caller provides."""
 
     key: Key
     size: int
@@ -34,7 +34,7 @@ class FilePiece:
 
 
 class FilePlan:
-    """A file's pieces in order: user block if any, superblock, then `pieces`, aligned to 8 bytes with zeros between.
+    """The pieces of a file in order: user block if any, superblock, then `pieces`. All pieces are aligned to 8 bytes.
 
     Addresses are relative to `base`, the end of the user block. `starts` are the offsets of the pieces from the file's
     first byte.
@@ -61,14 +61,14 @@ class FilePlan:
             raise BadRequest("Two pieces of a file have the same key.")
 
     def address_of(self, key: Key) -> int:
-        """Return the address of the piece with this key; raises `BadRequest` if there is none."""
+        """Return the address of the piece with this key; raises `BadRequest` if the file has no such piece."""
         address = self._addresses.get(key)
         if address is None:
-            raise BadRequest(f"Something in the file refers to {key!r}, which is not in the file.")
+            raise BadRequest(f"A structure of the file refers to {key!r}, which is not in the file.")
         return address
 
     def pieces_in(self, start: int, stop: int) -> Iterator[tuple[int, FilePiece]]:
-        """Yield (start in the file, piece) of each piece that overlaps the bytes from `start` to `stop` (exclusive)."""
+        """Yield (start in the file, piece) for each piece that overlaps the bytes `start` to `stop` (exclusive)."""
         number = max(0, bisect_right(self.starts, start) - 1)
         while number < len(self.pieces) and self.starts[number] < stop:
             if self.starts[number] + self.pieces[number].size > start:
@@ -101,18 +101,18 @@ class FilePlan:
 
 
 EXPORTED = (VirtualForm.COPIED, VirtualForm.KEPT)
-"""The forms of virtual datasets that an export offers; `MAPPED` is only for copies to hsparse."""
+"""The forms of virtual datasets that exports offer. The form `MAPPED` is only for copies to hsparse."""
 
 
 USER_BLOCK = "userBlock"
 MAX_CONTENT = 256 * 1024
-"""The largest user block in bytes without its final zeros; the root group's record contains it."""
+"""The maximum bytes of a user block without its final zeros, because the root group's record contains this content."""
 MAX_SIZE = 1 << 26
 Json = dict[str, Any]
 
 
 def user_block_json(data: bytes) -> Json | None:
-    """Return a user block as a creation property, None if it is too large."""
+    """Return a user block as a creation property, or None if the block is too large."""
     content = data.rstrip(b"\0")
     if len(content) > MAX_CONTENT or len(data) > MAX_SIZE:
         return None
@@ -120,7 +120,7 @@ def user_block_json(data: bytes) -> Json | None:
 
 
 def user_block_of(root: Json) -> bytes:
-    """Return the user block in the creation properties of a root group's record; `BadRequest` if it is invalid."""
+    """Return the user block from a root group's creation properties; raises `BadRequest` if it is invalid."""
     found = (root.get("creationProperties") or {}).get(USER_BLOCK)
     if found is None:
         return b""
@@ -132,6 +132,6 @@ def user_block_of(root: Json) -> bytes:
     if not is_power or len(content) > size:
         raise BadRequest(
             f"The creation property {USER_BLOCK} must have a size, a power of two from {FIRST_USER_BLOCK} to "
-            f"{MAX_SIZE}, and value_base64 of no more bytes."
+            f"{MAX_SIZE}, and a value_base64 of at most size bytes."
         )
     return bytes(content.ljust(size, b"\0"))

@@ -1,4 +1,4 @@
-"""The encodings of sparse matrices as groups, of AnnData and of Binsparse.
+"""The encodings of AnnData and Binsparse, which store a sparse matrix as a group of arrays.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
 """
@@ -20,10 +20,10 @@ from hsparse.model.layout import is_sparse
 INT64 = {"class": "H5T_INTEGER", "base": "H5T_STD_I64LE"}
 ANNDATA_KINDS = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
 BINSPARSE_KINDS = {"CSR": "csr", "CSC": "csc", "COO": "coo", "COOR": "coo", "COOC": "coo"}
-"""The compression (csr, csc or coo) by the values of AnnData's attributes, and of Binsparse's `format`."""
+"""Map the values of AnnData's encoding attributes, and of Binsparse's `format`, to a compression: csr, csc or coo."""
 ENCODING_TYPE = "encoding-type"
 OLD_FORMAT, OLD_SHAPE = "h5sparse_format", "h5sparse_shape"
-"""The attributes that AnnData used before version 0.7."""
+"""The names of the attributes that AnnData before version 0.7 used."""
 BINSPARSE = "binsparse"
 TEXT = {
     "class": "H5T_STRING",
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class MatrixEncoding(StrEnum):
-    """The encoding of a two-dimensional sparse dataset as a group: the specification, and its compression if any."""
+    """The encoding of a two-dimensional sparse dataset as a group: a specification, and the order of elements."""
 
     ANNDATA_CSR = "anndata-csr"
     ANNDATA_CSC = "anndata-csc"
@@ -58,13 +58,13 @@ class MatrixEncoding(StrEnum):
 
     @property
     def axis(self) -> int:
-        """The dimension by which elements are sorted first: 0 for row-major order, 1 for column-major order."""
+        """The dimension by which elements are sorted first: 0 in row-major order, 1 in column-major order."""
         return int(self.kind == "csc")
 
     def fits(self, record: Json) -> bool:
         """Return whether a dataset can have this encoding.
 
-        The dataset must be sparse, with two dimensions that are not 0, and its elements must have the same bytes in
+        The dataset must be sparse and have two dimensions that are not 0. Its elements must have the same bytes in
         hsparse and in files. Binsparse supports only integers, floats and booleans.
         """
         if not is_sparse(record) or len(dims := dims_of(record["shape"]) or ()) != 2 or 0 in dims:
@@ -75,9 +75,9 @@ class MatrixEncoding(StrEnum):
         return not self.is_binsparse or binsparse_type(spec) is not None
 
     def attributes(self, record: Json, count: int, *, keep_old: bool = False) -> dict[str, Json]:
-        """Return the attributes, as in a record, that declare a group as a matrix of `count` stored elements.
+        """Return a dict of name to attribute that declares a group to be a matrix of `count` stored elements.
 
-        With `keep_old`, a dataset with the attributes of AnnData before version 0.7 keeps attributes of that form.
+        With `keep_old`, the attributes are those of AnnData before version 0.7 if the dataset has such attributes.
         """
         dims = list(dims_of(record["shape"]) or ())
         if self.is_binsparse:
@@ -110,7 +110,7 @@ class MatrixEncoding(StrEnum):
 
 
 def declared_encoding(record: Json) -> MatrixEncoding | None:
-    """Return the encoding that a dataset's attributes declare, or None. Imports of matrices keep these attributes."""
+    """Return the encoding that a dataset's attributes declare, or None. Imports of matrices preserve the attributes."""
     attributes = record.get("attributes") or {}
     names = {
         name: (attributes.get(name) or {}).get("value") for name in (ENCODING_TYPE, OLD_FORMAT, BINSPARSE)
@@ -129,12 +129,12 @@ def declared_encoding(record: Json) -> MatrixEncoding | None:
 
 @lru_cache
 def index_type(shape: tuple[int, ...], count: int) -> np.dtype[Any]:
-    """Return the dtype of indices and pointers, int32 if it is sufficient, else int64, as in scipy."""
+    """Return the dtype of indices and pointers, as in scipy: int32 if all numbers fit, else int64."""
     return np.dtype("<i4" if max(*shape, count) <= np.iinfo(np.int32).max else "<i8")
 
 
 def binsparse_type(spec: ChunkSpec) -> str | None:
-    """Return Binsparse's name for a dataset's type, None if it has none."""
+    """Return Binsparse's name for the type of a dataset, or None if Binsparse has no such type."""
     item = spec.datatype.item
     if item["class"] == "H5T_ENUM":
         is_boolean = spec.dtype.itemsize == 1 and names_of_enum(item) == {"FALSE": 0, "TRUE": 1}

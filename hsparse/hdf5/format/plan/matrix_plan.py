@@ -1,8 +1,8 @@
-"""The plan of a sparse dataset that is written as a group with the arrays of a matrix.
+"""Plan a sparse dataset that is written as a group with the arrays of a matrix.
 
 The arrays have the matrix's elements in row-major or column-major order. Elements are sorted one band at a time: a band
-is one row or one column of the chunk grid. If the file compresses arrays, values are filtered by deflate, indices by
-shuffle and deflate.
+is one row or one column of the chunk grid. In a file with compressed arrays, values are deflated; indices are
+shuffled and deflated.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class MatrixPart(Enum):
 
     VALUES = "values"
     ALONG = "along"
-    """The elements' coordinates in the dimension by which they are sorted first: their lines."""
+    """The lines of the elements: the coordinates in the dimension by which elements are sorted first."""
     ACROSS = "across"
-    """The elements' coordinates in the other dimension."""
+    """The coordinates of the elements in the dimension by which elements are sorted second."""
     POINTERS = "pointers"
-    """The number of elements before each line, then the total number of elements."""
+    """The number of elements before each line, and at the end the total number of elements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -65,8 +65,8 @@ class MatrixBands:
 
     A line is a row if `axis` is 0, a column if it is 1. `chunks` are sorted by band, then by the other dimension. For
     each band, `lines: (b,) uint64` has its first line, `rows: (b + 1,) intp` its first chunk, `starts: (b + 1,) uint64`
-    the number of elements before it, and `weights: (b,) uint64` the memory in bytes that sorting it takes. Bands
-    without defined elements are left out.
+    the number of elements before the band, and `weights: (b,) uint64` the bytes of memory that sorting it takes. Bands
+    without defined elements are omitted.
     """
 
     spec: ChunkSpec
@@ -92,7 +92,7 @@ class MatrixBands:
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """The number of defined elements in the matrix."""
         return int(self.starts[-1])
 
     @property
@@ -102,20 +102,20 @@ class MatrixBands:
 
     @property
     def nbytes(self) -> int:
-        """The memory that these arrays take, in bytes."""
+        """The memory in bytes that the chunk list and band arrays take."""
         columns = (self.lines, self.rows, self.starts, self.weights)
         return self.chunks.nbytes + sum(column.nbytes for column in columns)
 
     def width(self, part: MatrixPart) -> int:
-        """Return the size in bytes of one entry of an array."""
+        """Return the size in bytes of one entry of the array `part`."""
         return self.spec.dtype.itemsize if part is MatrixPart.VALUES else self.index.itemsize
 
     def entries(self, part: MatrixPart) -> int:
-        """Return the number of entries of an array."""
+        """Return the number of entries of the array `part`."""
         return self.shape[self.axis] + 1 if part is MatrixPart.POINTERS else self.count
 
     def bands_of(self, part: MatrixPart, first: int, last: int) -> range:
-        """Return the bands that must be read for the entries from `first` to `last` (exclusive) of an array."""
+        """Return the bands whose chunks must be read for entries `first` to `last` (exclusive) of the array `part`."""
         if first >= last:
             return range(0)
         if part is MatrixPart.POINTERS:
@@ -127,9 +127,9 @@ class MatrixBands:
         return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
 
     def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
-        """Return the memory in bytes that reading the entries from `first` to `last` (exclusive) of an array takes.
+        """Return the bytes of memory for reading the entries from `first` to `last` (exclusive) of the array `part`.
 
-        Several bands are sorted at once as long as they take at most `page` bytes together.
+        Several bands are sorted at once if they together take at most `page` bytes.
         """
         found = self.bands_of(part, first, last)
         weights = self.weights[found.start : found.stop]
@@ -137,7 +137,7 @@ class MatrixBands:
 
 
 def _weights(bands: MatrixBands) -> Uint64Column:
-    """Return the memory that sorting each band takes, in bytes."""
+    """Return an array with the bytes of memory that sorting each band takes."""
     if not len(bands.lines):
         return np.zeros(0, np.uint64)
     size, index = bands.spec.dtype.itemsize, bands.index.itemsize
@@ -167,14 +167,14 @@ def check_lines(bands: MatrixBands) -> None:
     if bands.shape[bands.axis] > MAX_LINES:
         what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
         raise TooLarge(
-            f"{bands.spec.dataset} has {bands.shape[bands.axis]} {what}, and each would have a pointer; the limit is "
-            f"{MAX_LINES}: ask for the form by {other}, or for binsparse-coo."
+            f"{bands.spec.dataset} has {bands.shape[bands.axis]} {what}, each with a pointer; the limit is "
+            f"{MAX_LINES} {what}: request the encoding by {other}, or binsparse-coo."
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixColumn:
-    """One array of a matrix."""
+    """One array, `part`, of a matrix that is divided into `bands`."""
 
     bands: MatrixBands
     part: MatrixPart
@@ -200,10 +200,10 @@ class MatrixColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedBand:
-    """The elements of one band, sorted by line and then by the other coordinate.
+    """The elements of one band, sorted by line and then by the coordinate across lines.
 
     `lines: (n,)` are relative to the band's first line. `across: (n,)` are coordinates in the matrix. `values: (n,)`
-    have the bytes of elements in files.
+    are opaque items with the bytes that elements have in files.
     """
 
     lines: NDArray[Any]
@@ -212,12 +212,12 @@ class SortedBand:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the band takes, in bytes."""
+        """The memory in bytes that the sorted band takes."""
         return self.lines.nbytes + self.across.nbytes + self.values.nbytes
 
 
 class BandSorter:
-    """Sorts the elements of one band. Call `add` with the stored bytes of each chunk, in order, then `finish`."""
+    """Sorts the elements of one band. First call `add` with the stored bytes of each chunk in order, then `finish`."""
 
     def __init__(self, bands: MatrixBands, band: int) -> None:
         self._bands = bands
@@ -231,7 +231,7 @@ class BandSorter:
         self._have = 0
 
     def add(self, data: Buffer) -> None:
-        """Add the next chunk; raises `Corrupt` if it does not decode, `Moved` if the dataset is being shrunk."""
+        """Add the next chunk; raises `Corrupt` if it cannot be decoded, `Moved` if it exceeds the dataset's extent."""
         bands, row = self._bands, self._row
         spec, axis, shape = bands.spec, bands.axis, bands.shape
         try:
@@ -268,9 +268,9 @@ class BandSorter:
 def encode_entries(
     bands: MatrixBands, band: int, band_elements: SortedBand, part: MatrixPart, first: int, last: int
 ) -> Buffer:
-    """Return the bytes of the band's entries from `first` to `last` (exclusive) in an array other than `POINTERS`.
+    """Return the bytes that a band has of the entries `first` to `last` (exclusive) of an array, except `POINTERS`.
 
-    Entry numbers count in the whole matrix; entries outside of the band are left out.
+    Entries are numbered in the whole matrix; entries outside of the band are omitted.
     """
     begin = int(bands.starts[band])
     inside = slice(max(0, first - begin), max(0, last - begin))
@@ -283,9 +283,9 @@ def encode_entries(
 
 
 def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int64]:
-    """Return the pointers of the lines from `first` to `last` (exclusive), without the elements of a line's own band.
+    """Return the pointers of lines `first` to `last` (exclusive), not counting elements in the same band as a line.
 
-    `add_pointers` adds these elements.
+    `add_pointers` adds the elements of the same band.
     """
     numbers = np.arange(first, last, dtype=np.uint64)
     band = np.searchsorted(bands.lines, numbers, "right").astype(np.int64) - 1
@@ -299,7 +299,7 @@ def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int6
 def add_pointers(
     bands: MatrixBands, band: int, band_elements: SortedBand, pointers: NDArray[np.int64], first: int
 ) -> None:
-    """Add the elements of one band to the pointers of its lines; `pointers[0]` is the pointer of line `first`."""
+    """Count the elements of one band in the pointers of its lines; `pointers[0]` is the pointer of line `first`."""
     begin, step = int(bands.lines[band]), bands.spec.dims[bands.axis]
     low, high = max(first, begin + 1), min(first + len(pointers), begin + step)
     if low < high:
@@ -311,7 +311,7 @@ ENTRIES = 1 << 16
 """The maximum number of entries in a chunk of a compressed array."""
 VALUE_FILTERS = [{"id": 1, "level": 1}]
 INDEX_FILTERS = [{"id": 2}, *VALUE_FILTERS]
-"""Shuffle and deflate, filters that every HDF5 library has."""
+"""The filters of values (deflate) and indices (shuffle and deflate); every HDF5 library has these filters."""
 # MB/s and compression ratio for chunks of 65,536 values and indices of pbmc68k_reduced, on one core:
 #             level 1           level 1, shuffle   level 4           level 4, shuffle
 #   values    300, 4.74         151, 2.17          125, 5.03         41, 2.40
@@ -337,7 +337,7 @@ def column_spec(column: MatrixColumn) -> ChunkSpec:
 
 
 def column_region(key: Key, column: MatrixColumn, sizes: Uint64Column) -> ChunkRegion:
-    """Return the region of a compressed array's chunks, with `sizes: (n,)` in bytes, in the file's piece `key`."""
+    """Return the layout of a compressed array's chunks, of `sizes: (n,)` bytes, in the piece `key` of the file."""
     count = len(sizes)
     none = np.zeros(count, np.uint64)
     chunks = PlannedChunks(
@@ -352,7 +352,7 @@ def column_region(key: Key, column: MatrixColumn, sizes: Uint64Column) -> ChunkR
 
 
 def encode_column_chunk(spec: ChunkSpec, data: Buffer) -> Buffer:
-    """Encode a chunk of entries; the last chunk, if it has fewer entries, is padded with zeros."""
+    """Return the filtered bytes of a chunk of entries; a last chunk with fewer entries is padded with zeros."""
     missing = prod(spec.dims) * spec.dtype.itemsize - len(data)
     encoded, _ = apply_filters(spec.filters[0], bytes(data) + bytes(missing) if missing else data)
     return encoded
@@ -379,21 +379,21 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlan:
-    """The parts of a file for one matrix: its objects, and the pieces that follow the headers of all objects.
+    """The objects of one matrix in a file, and the pieces that follow the headers of all objects.
 
-    `columns` has the array in a piece, by the piece's key.
+    `columns` maps the key of a piece to the array in the piece.
     """
 
     objects: tuple[PlannedObject, ...]
     pieces: tuple[FilePiece, ...]
     columns: dict[Key, MatrixColumn]
     regions: dict[Key, ChunkRegion]
-    """The chunks of compressed columns, by the pieces' keys."""
+    """Maps the key of a piece to the chunks of the compressed array in the piece."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompressedMatrix:
-    """A matrix's bands, and the sizes in bytes of the compressed chunks of each array."""
+    """The bands of a matrix, and a dict that maps each array to the sizes in bytes of its compressed chunks."""
 
     bands: MatrixBands
     sizes: Mapping[MatrixPart, Uint64Column]
@@ -421,9 +421,9 @@ def plan_matrix(
     ordered: bool = False,
     sizes: Mapping[MatrixPart, Uint64Column] | None = None,
 ) -> MatrixPlan:
-    """Plan the group of a matrix; its key is the dataset's id.
+    """Plan the group of a matrix; the key of the group is the dataset's id.
 
-    `sizes` has the sizes of each array's compressed chunks; if it is None, the arrays are not compressed.
+    `sizes` maps each array to the sizes of its compressed chunks, or is None if the arrays are not compressed.
     """
     key, spec = record["id"], bands.spec
     values = file_type(spec.datatype.item)
@@ -470,7 +470,7 @@ def _array(
     fill: FillValue = ZERO_FILL,
     committed: Key | None = None,
 ) -> PlannedDataset:
-    """Plan a contiguous dataset of `count` elements, with its data in the piece `place`."""
+    """Plan a contiguous dataset of `count` elements, whose data is the piece `place`."""
     size = count * datatype.size
     shape = {"class": "H5S_SIMPLE", "dims": [count]}
     layout = plan_layout(ContiguousLayout(None, size), place if size else None)
@@ -478,7 +478,7 @@ def _array(
 
 
 def array_names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:
-    """Return the names of a matrix's arrays in its group."""
+    """Return a dict that maps each array of a matrix to its name in the group."""
     if not encoding.is_binsparse:
         return ANNDATA_NAMES
     return LISTED_NAMES if encoding.kind == "coo" else COMPRESSED_NAMES

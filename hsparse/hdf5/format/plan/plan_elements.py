@@ -1,7 +1,7 @@
 """Convert elements of hsparse to elements of a planned file, the inverse of
 `hsparse.hdf5.format.parse.parsed_elements`.
 
-Gaps are filled with zeros, vlen parts are added to a global heap, and references become addresses.
+Gaps are filled with zeros, vlen values are added to a global heap, and references become addresses.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LENGTH_PREFIX = 4
 
 
 def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_of: KeyOf) -> Addressed:
-    """Convert `values`, of type `datatype.item`, to elements of a file; payloads of vlen parts are added to `heap`.
+    """Convert `values`, of type `datatype.item`, to elements of a file, and add the bytes of vlen values to `heap`.
 
-    Raises `Unsupported` for region references that cannot be written.
+    Raises `Unsupported` if a region reference is invalid.
     """
     data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
     if is_written_as_stored(datatype):
@@ -58,9 +58,9 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
 
 @dataclass(slots=True)
 class _Writing:
-    """Converts elements that it reads from `data` at offset `at`; `places` has the (offset, key) of output addresses.
+    """Converts elements from `data` at offset `at`; `places` has the (offset, key) of each address in the output.
 
-    `known` caches `is_written_as_stored` by the identity of types, because each part of each element needs it.
+    `known` caches the result of `is_written_as_stored` by the identity of types; each part of each element needs it.
     """
 
     heap: GlobalHeapPlan
@@ -77,7 +77,7 @@ class _Writing:
         return found
 
     def put(self, datatype: FileType, out: bytearray, place: int) -> None:
-        """Convert the next part, of type `datatype`, to `out` at `place`."""
+        """Convert the next value of `data`, of type `datatype`, and write it to `out` at offset `place`."""
         item = datatype.item
         kind = item["class"]
         if self.is_written_as_stored(datatype):
@@ -100,7 +100,7 @@ class _Writing:
             self.put_run(datatype, out, place)
 
     def put_run(self, datatype: FileType, out: bytearray, place: int) -> None:
-        """Write a sequence, text or region reference at `place`, and add its payload to the heap."""
+        """Write the reference to a sequence, text or region reference at `place`, and add its bytes to the heap."""
         run = self.take(int.from_bytes(self.take(LENGTH_PREFIX), "little"))
         if datatype.item["class"] == "H5T_REFERENCE":
             found = self.region(bytes(run))
@@ -129,13 +129,13 @@ class _Writing:
         return Addressed(bytes(out), tuple(inner.places))
 
     def region(self, data: bytes) -> Addressed:
-        """Return the payload of a region reference: the dataset's address and the selection; empty if it is null."""
+        """Return the heap object of a region reference: address and selection, or no bytes for a null reference."""
         try:
             value = region_json(data)
             key = None if value is None else self.key_of(f"datasets/d-{value['id']}")
             return Addressed(b"") if key is None else Addressed.join((address_to(key), _selection(value)))
         except ValueError as error:
-            raise Unsupported(f"A region reference cannot be written: {error}.") from error
+            raise Unsupported(f"A region reference cannot be written to a file: {error}.") from error
 
     def take(self, size: int) -> memoryview:
         self.at += size
@@ -143,7 +143,7 @@ class _Writing:
 
 
 def _file_rows(datatype: FileType, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Convert elements without addresses, (n, bytes) uint8: insert the gaps, and use the text padding, of the file."""
+    """Convert elements without addresses, (n, bytes) uint8: insert the file type's gaps, and pad texts as it does."""
     item = datatype.item
     if is_written_as_stored(datatype):
         return rows
@@ -163,7 +163,7 @@ def _file_rows(datatype: FileType, rows: NDArray[np.uint8]) -> NDArray[np.uint8]
 
 
 def _stored_size(datatype: FileType) -> int:
-    """Return the size in bytes that an element without vlen parts has in hsparse."""
+    """Return the size in bytes of an element of this type in hsparse, not counting vlen parts."""
     item = datatype.item
     if item["class"] == "H5T_COMPOUND":
         return sum(map(_stored_size, datatype.parts))
@@ -173,7 +173,7 @@ def _stored_size(datatype: FileType) -> int:
 
 
 def _selection(value: dict[str, Any]) -> Addressed:
-    """Encode a selection in versions that every HDF5 library reads."""
+    """Encode a selection in the serialization versions that every HDF5 library reads."""
     selection = value.get("selection")
     if not selection:
         return Addressed(encode_simple(ALL))

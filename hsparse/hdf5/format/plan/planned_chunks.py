@@ -25,10 +25,10 @@ Uint64Column = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileBackedPlaces:
-    """The locations of a file-backed dataset's chunks: `offset: (n,) uint64`, in bytes, in the backing file `file`.
+    """The locations of a file-backed dataset's chunks: byte offsets `offset: (n,) uint64` in the backing file `file`.
 
-    `spec` has the chunks' dimensions and filters, `mask: (n,) uint32` their filter masks. `contiguous` is true if the
-    chunks are parts of the contiguous data of one dataset.
+    `spec` has the chunks' dimensions and filters; `mask: (n,) uint32` are filter masks. `contiguous` is true if the
+    chunks are ranges of the contiguous data of one dataset.
     """
 
     file: BackingFile
@@ -57,7 +57,7 @@ class ShiftedParts:
     rows: NDArray[np.intp]
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> ShiftedParts:
-        """Return the parts of the file's chunks at `places`: an index array or a boolean mask."""
+        """Return the parts of the chunks at `places`, which is an index array or a boolean mask."""
         return replace(self, rows=self.rows[places])
 
 
@@ -95,7 +95,7 @@ class PlannedChunks:
 
     @classmethod
     def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
-        """Return the chunks of all rows, sorted, with their stored sizes."""
+        """Return the chunks of all `parts`, sorted by scaled coordinates, with their stored sizes."""
         rows = ChunkRows.joined(parts, rank)
         found = cls(
             rows.scaled,
@@ -138,15 +138,15 @@ class PlannedChunks:
         )
 
     def sized(self, size: Uint64Column | int) -> PlannedChunks:
-        """Return the chunks with other sizes in the file, in bytes: an array (n,), or one size for all."""
+        """Return the chunks with new sizes in bytes: an array (n,), or one size for all chunks."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
 
     def with_sections(self, sections: NDArray[np.uint64]) -> PlannedChunks:
-        """Return the chunks with other sections in the file, `(n, k, 3)`, and with the sizes of these sections."""
+        """Return the chunks with new sections, `(n, k, 3)`, and with the total sizes of these sections."""
         return replace(self, sections=sections, size=sections[:, :, 0].sum(1, dtype=np.uint64))
 
     def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
-        """Add all missing chunks of a grid of `counts` chunks as unwritten chunks of `size` bytes each."""
+        """Add the missing chunks of a grid of `counts` chunks as unwritten chunks, each of `size` bytes."""
         known = (
             np.ravel_multi_index(tuple(self.scaled.astype(np.int64).T), counts)
             if counts
@@ -173,7 +173,7 @@ class PlannedChunks:
 
 
 TRANSCODING_MEMORY = 8
-"""The memory in bytes for transcoding one byte of unfiltered sections, whose elements become Python objects."""
+"""The bytes of memory per byte of unfiltered sections that transcoding takes: elements become Python objects."""
 
 
 class ChunkForm(Enum):
@@ -184,13 +184,13 @@ class ChunkForm(Enum):
     FILE_BACKED = "file-backed"
     """The chunk's bytes in the backing file."""
     TRANSCODED_SECTIONS = "transcoded-sections"
-    """The chunk's sections, transcoded to the revision of the file; `PlannedChunks.sections` are those in the file."""
+    """The chunk's sections, transcoded to the revision of the file; `PlannedChunks.sections` describes the result."""
     TRANSCODED = "transcoded"
-    """The chunk's elements, transcoded to elements of a file, unfiltered, then the heap collections they refer to."""
+    """The chunk's unfiltered elements, converted for the file, and then the heap collections that they refer to."""
     COMPRESSED = "compressed"
     """Filtered entries of a matrix's array."""
     DEFINED = "defined"
-    """A boolean for each element, which is true if the element is defined."""
+    """A boolean for each element of a sparse chunk: true if the element is defined."""
     PACKED = "packed"
     """All elements of a sparse chunk, deflated."""
     PACKED_DEFINED = "packed-defined"
@@ -220,9 +220,9 @@ class ChunkRegion:
         chunks: PlannedChunks,
         revision: FormatRevision = NEWEST_REVISION,
     ) -> ChunkRegion:
-        """Lay out chunks: `STORED` chunks without gaps, chunks of other forms at multiples of 8 bytes.
+        """Lay out chunks: `STORED` chunks follow each other without gaps, other chunks begin at multiples of 8 bytes.
 
-        Without gaps, a file can be assembled from stored chunks alone.
+        Without gaps, the region can be assembled from stored chunks alone.
         """
         gap = np.uint64(1 if form is ChunkForm.STORED else ALIGNMENT)
         ends = np.cumsum(chunks.size + -chunks.size % gap, dtype=np.uint64)
@@ -238,7 +238,7 @@ class ChunkRegion:
         return self.starts.nbytes + self.chunks.nbytes
 
     def weights(self, rows: range) -> Uint64Column:
-        """Return the approximate memory, in bytes, for transcoding or checking each chunk, without its stored bytes."""
+        """Return the approximate bytes of memory for transcoding or checking each chunk, without its stored bytes."""
         sizes = self.chunks.size[rows.start : rows.stop]
         if (shifted := self.chunks.shifted) is not None:
             return sizes * np.uint64(2 + len(shifted.steps))
@@ -269,4 +269,4 @@ class ChunkRegion:
 
 
 KeyOf: TypeAlias = Callable[[str], Key | None]
-"""Returns the key of the object that a reference (`datasets/d-...`) refers to, None if it is not in the file."""
+"""Returns the key of the object that a reference (`datasets/d-...`) names, or None if the file lacks the object."""

@@ -1,4 +1,4 @@
-"""The mappings of a virtual dataset in a planned file: an object of the global heap, and the layout message.
+"""Plan the mappings of a virtual dataset: an object of the global heap, and the layout message that refers to it.
 
 H5.format.html, III.E, "Global Heap Block for Virtual Datasets", version 0.
 """
@@ -31,7 +31,7 @@ from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 
 
 def plan_mapping(mappings: Sequence[VirtualMapping], heap: GlobalHeapPlan) -> Addressed:
-    """Add the mappings of a virtual dataset to the heap; return its layout message."""
+    """Add the mappings of a virtual dataset to the heap; return the dataset's layout message."""
     pieces = [struct.pack("<BQ", 0, len(mappings))]
     for one in mappings:
         pieces += [one.file.encode() + b"\0", one.dataset.encode() + b"\0"]
@@ -42,7 +42,7 @@ def plan_mapping(mappings: Sequence[VirtualMapping], heap: GlobalHeapPlan) -> Ad
 
 
 def _encoded(selection: Serialized) -> bytes:
-    """Encode a selection, which may be unlimited, in versions that libhdf5 1.10 reads."""
+    """Encode a selection, bounded or unlimited, in the serialization versions that libhdf5 1.10 reads."""
     match selection:
         case AllElements():
             return encode_simple(ALL)

@@ -1,7 +1,7 @@
 """The plans of groups, datasets and committed datatypes.
 
-Up to 8 links or attributes are messages of the object's header; more are in dense storage, as libhdf5 writes them
-(H5.format.html, III.A.2, III.G and IV.A.2). HDF5 1.8 and later read both.
+Up to 8 links or attributes are messages of the object's header; larger numbers are in dense storage, as in libhdf5
+(H5.format.html, III.A.2, III.G and IV.A.2). HDF5 1.8 and later read both kinds of storage.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from hsparse.hdf5.format.plan.planned_structures import (
 from hsparse.model.dataspace import Shape
 
 MAX_COMPACT_ITEMS = 8
-"""The maximum number of links, and of attributes, in an object header; it is HDF5's default."""
+"""The maximum number of links, and of attributes, in an object header; the number is HDF5's default."""
 CONSTANT = 1
 """The flag of a message that never changes; libhdf5 sets it for a dataset's type and fill value."""
 
@@ -78,7 +78,7 @@ class PlannedTarget:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLink:
-    """A name in a group and its target."""
+    """A link: its name in a group, and its target."""
 
     name: str
     target: PlannedTarget | StoredSoftLink | StoredExternalLink | UserDefinedLink
@@ -86,7 +86,7 @@ class PlannedLink:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttribute:
-    """An attribute; `data` has its elements in the file. `committed` is the key of its type if that is committed."""
+    """An attribute; `data` are its elements in the file. `committed` is the key of its type, if that is committed."""
 
     name: str
     type: FileType
@@ -97,7 +97,7 @@ class PlannedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """A group; if `ordered`, the file tracks the order of `links` and `attributes` as their creation order."""
+    """A group; if `ordered`, the file records the order of `links` and of `attributes` as the creation order."""
 
     key: Key
     links: Sequence[PlannedLink] = ()
@@ -109,8 +109,8 @@ class PlannedGroup:
 class PlannedDataset:
     """A dataset; `layout` is an encoded layout message (`plan_layout`).
 
-    `fill_places` are (offset, key) of addresses in the fill value. `messages` are additional messages, such as the
-    filters of structured chunks.
+    `fill_places` are the (offset, key) of each address in the fill value. `messages` are additional messages, such as
+    the filters of structured chunks.
     """
 
     key: Key
@@ -146,10 +146,10 @@ def plan_file(
     version: int = 2,
     user_block: bytes = b"",
 ) -> FilePlan:
-    """Lay out a file: user block, superblock, each object with its dense storage, then `others` (heaps, data).
+    """Lay out a file: user block, superblock, each object with its dense storage, and then `others` (heaps, data).
 
     Raises `BadRequest` if a link or a committed type refers to an object that is not in `objects`, `TooLarge` if a part
-    exceeds a limit of the file format.
+    of the file exceeds a limit of the file format.
     """
     counts = _reference_counts(objects)
     counts[root] += 1
@@ -162,7 +162,7 @@ def plan_file(
 
 
 def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
-    """Encode a layout message; `key` names the piece with the data or the chunk index, None if there is none."""
+    """Encode a layout message; `key` is the key of the piece with the data or chunk index, or None without either."""
     if key is None:
         return Addressed(encode_layout(layout))
     if isinstance(layout, ContiguousLayout):
@@ -174,7 +174,7 @@ def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
 
 
 def _reference_counts(objects: Iterable[PlannedObject]) -> Counter[Hashable]:
-    """Count the references to each object: hard links, and uses of committed types."""
+    """Count the references to each object: hard links, and objects and attributes with a committed type."""
     counts: Counter[Hashable] = Counter()
     for one in objects:
         if isinstance(one, PlannedGroup):
@@ -249,7 +249,7 @@ def _links(group: PlannedGroup, dense: list[FilePiece]) -> Iterator[PlannedMessa
 
 
 def _names(key: Key, some: Sequence[PlannedLink | PlannedAttribute]) -> list[bytes]:
-    """Return the encoded names of an object's links or attributes; `BadRequest` if one is empty or occurs twice."""
+    """Return the encoded names of links or attributes; raises `BadRequest` if a name is empty or occurs twice."""
     names = [encode_name(one.name) for one in some]
     if not all(names) or len(set(names)) < len(names):
         raise BadRequest(f"{key!r} has two links or attributes of one name, or one without a name.")
@@ -296,7 +296,7 @@ def _attribute(attribute: PlannedAttribute) -> Addressed:
 def _info(
     name: Key, storage: DenseStorage, pieces: Sequence[FilePiece], kinds: tuple[int, int], order_width: int
 ) -> PlannedMessage:
-    """Return the link info or attribute info message of dense storage, depending on `order_width`."""
+    """Return the message of dense storage: link info or attribute info, depending on `order_width`."""
     data = encode_dense_storage(replace(storage, heap=0, names=0, orders=0), order_width)
     count = 3 if storage.indexed else 2
     keys = (pieces[0].key, (name, kinds[0]), (name, kinds[1]))
@@ -309,7 +309,7 @@ def _info(
 
 
 def _is_compact(messages: Sequence[Addressed]) -> bool:
-    """Return whether these links or attributes are in the object header, not in dense storage."""
+    """Return whether the encoded links or attributes are stored in the object header instead of dense storage."""
     return len(messages) <= MAX_COMPACT_ITEMS and all(len(one.data) <= MAX_MESSAGE for one in messages)
 
 
@@ -318,6 +318,6 @@ def _hash(name: bytes) -> bytes:
 
 
 def _by_hash(records: Sequence[Addressed], names: Sequence[bytes]) -> list[Addressed]:
-    """Sort records by the hash of their names, and by name if hashes are equal."""
+    """Sort records by the hash of their names; records with equal hashes are sorted by name."""
     order = sorted(range(len(names)), key=lambda number: (lookup3(names[number]), names[number]))
     return [records[number] for number in order]

@@ -1,6 +1,6 @@
 """The plans of object headers, global heaps, fractal heaps and version 2 B-trees.
 
-The structures have a simple form, so that their sizes and offsets are sums. An object header is one block of version 2
+The structures are simple, so that their sizes and offsets are sums. An object header is one block of version 2
 (H5.format.html, IV.A.1.b). A collection of a global heap is closed once it has 64 KiB or more (III.E). A fractal heap
 has one direct block (III.G). A B-tree is one leaf or, beyond 60,000 records, a root and leaves (III.A.2).
 """
@@ -34,7 +34,7 @@ SIZE_CODES = {1: 0, 2: 1, 3: 2, 4: 2}
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message's type, bytes and flags; `order` is an attribute's creation order, written if the header tracks it."""
+    """The type, bytes and flags of a message; `order` is a creation order, written if the header tracks attributes'."""
 
     kind: int
     data: Addressed
@@ -45,7 +45,7 @@ class PlannedMessage:
 def plan_object_header(
     key: Key, messages: Sequence[PlannedMessage], *, attribute_order: bool = False
 ) -> FilePiece:
-    """Return the piece of an object header; raises `TooLarge` for a message of more than 65535 bytes."""
+    """Return the piece of an object header; raises `TooLarge` if a message has more than 65535 bytes."""
     parts = []
     for message in messages:
         size = len(message.data.data)
@@ -68,11 +68,11 @@ def _make_header(content: Addressed, address_of: AddressOf) -> bytes:
 
 
 FULL_COLLECTION = 65_536
-"""The size in bytes from which on no more objects are added to a collection."""
+"""No more objects are added to a collection that has at least this many bytes."""
 
 
 class GlobalHeapPlan:
-    """The collections of a planned global heap; `name` distinguishes the collections of different heap plans."""
+    """Collects the objects of a planned global heap; `name` distinguishes the collections of different heap plans."""
 
     def __init__(self, name: Key = "heap") -> None:
         self._name = name
@@ -80,7 +80,7 @@ class GlobalHeapPlan:
         self._used = FULL_COLLECTION
 
     def add(self, data: Addressed) -> tuple[Key, int]:
-        """Add an object; return the key of its collection and its number in the collection."""
+        """Add an object; return a pair: the key of its collection, and its number in the collection."""
         if self._used >= FULL_COLLECTION or len(self._collections[-1]) == MAX_OBJECTS:
             self._collections.append([])
             self._used = 0
@@ -103,9 +103,9 @@ BLOCK_HEAD = 4 + 1 + 8 + 4
 """The size in bytes of a direct block's prefix: signature, version, heap's address, block's offset."""
 HEAP_BITS = 32
 MAX_MANAGED = 65_535
-"""The size in bytes of the largest managed object; heap ids have two bytes for an object's size."""
+"""The maximum size in bytes of a managed object; heap ids have two bytes for the size of an object."""
 MIN_BLOCK, MAX_BLOCK = 512, 2**31
-"""The minimum and maximum size in bytes of a direct block; HDF5 sets the maximum."""
+"""The minimum and maximum size in bytes of a direct block; the maximum is a limit of HDF5."""
 LARGE_BLOCK = 65_536
 """The size in bytes of the largest direct block that HDF5 itself uses for links and attributes."""
 TABLE_WIDTH = 4
@@ -119,10 +119,10 @@ TREE_HEADER = 38
 def plan_fractal_heap(
     name: Key, objects: Sequence[Addressed], id_length: int
 ) -> tuple[list[FilePiece], list[bytes]]:
-    """Return the pieces of a heap, whose header has the key `(name, "heap")`, and the heap ids of the objects in order.
+    """Return a pair: the pieces of a heap, whose header has the key `(name, "heap")`, and the heap id of each object.
 
-    An object of more than 65535 bytes is a separate piece, indexed by a B-tree. Raises `TooLarge` if the smaller
-    objects have more than 2 GiB together.
+    An object of more than 65535 bytes is a separate piece, which a B-tree indexes. Raises `TooLarge` if all smaller
+    objects together have more than 2 GiB.
     """
     header, block = (name, "heap"), (name, "heap block")
     managed: list[Addressed] = []
@@ -159,7 +159,7 @@ def _header(
 ) -> Addressed:
     """Return the header of a heap with one block of `size` bytes, `count` managed objects, and `huge` objects.
 
-    It declares no free space, so libhdf5 allocates another block for an object that is added later.
+    The header declares no free space, so libhdf5 allocates another block for an object that is added later.
     """
     head = struct.pack("<4sBHHBI", b"FRHP", 0, id_length, 0, 0, MAX_MANAGED)
     tree = address_to((header, HUGE_RECORD) if huge else None)
@@ -185,9 +185,9 @@ def _make_block(content: Addressed, header: Key, size: int, address_of: AddressO
 
 
 def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[FilePiece]:
-    """Return the pieces of a tree of sorted `records`, at least one, all of one size.
+    """Return the pieces of a tree of sorted `records`; it has at least one record, and all records have one size.
 
-    The header's key is `(name, kind)`.
+    The key of the tree's header is `(name, kind)`.
     """
     size = len(records[0].data)
     count = len(records)

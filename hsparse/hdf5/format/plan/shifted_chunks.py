@@ -25,11 +25,11 @@ from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.hdf5.format.plan.transcoded_chunk import chunk_values, encode_defined_set, unwritten_values
 
 Part = tuple[tuple[int, ...], Buffer, Uint64Column]
-"""A stored chunk: its step from the file's chunk (0 or 1 in each dimension), its bytes, and its sections."""
+"""A stored chunk: its scaled offset from the file's chunk (0 or 1 in each dimension), its bytes and its sections."""
 
 
 def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[int, ...]) -> PlannedChunks:
-    """Return the chunks of a file, a grid of `counts` chunks that begins at element `first` of the stored chunk 0."""
+    """Return the chunks of a file: `counts` chunks per dimension, from element `first` of the first stored chunk on."""
     steps = np.array(list(product(*((0, 1) if one else (0,) for one in first))), np.int64)
     own = stored.scaled.astype(np.int64)
     near = (own[:, None, :] - steps).reshape(-1, len(first))
@@ -57,16 +57,14 @@ def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[in
 
 
 def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> PlannedChunks:
-    """Return shifted chunks with their sizes in a file, which has them without filters.
+    """Return shifted chunks with the sizes that they have in a file, where they are unfiltered.
 
-    Raises `Unsupported` for vlen elements, and if the file has the dataset as a matrix group (`encoded`).
+    Raises `Unsupported` for vlen elements, and if the dataset would be a matrix group in the file (`encoded`).
     """
-    where = (
-        f"{spec.dataset} has a lower bound inside of a chunk, and in a file chunks begin at the first element"
-    )
+    where = f"{spec.dataset} has a lower bound inside of a chunk, but a file's first chunk begins at the first element"
     if spec.datatype.is_vlen:
         raise Unsupported(
-            f"{where}: elements of variable length cannot be moved to other chunks; read its values."
+            f"{where}: elements of variable length cannot be moved to other chunks: read the values instead."
         )
     if encoded:
         raise Unsupported(f"{where}: ask for layout=stock, which has no matrices.")
@@ -77,7 +75,7 @@ def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> Pl
 def shifted_chunk(
     spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part], address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return the elements of a chunk of the file, assembled from stored chunks."""
+    """Return the elements of a chunk of the file, copied from the stored chunks `parts`."""
     size = spec.dtype.itemsize
     found = _as_bytes(unwritten_values(spec, (0,) * len(spec.dims)), size, spec.dims).copy()
     for step, data, sections in parts:
@@ -87,7 +85,7 @@ def shifted_chunk(
 
 
 def shifted_defined_set(spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part]) -> bytes:
-    """Return one byte for each element of a chunk of the file: 1 if it is defined, else 0."""
+    """Return one byte for each element of a chunk of the file: 1 if the element is defined, else 0."""
     found = np.zeros(spec.dims, np.uint8)
     for step, data, sections in parts:
         own = np.frombuffer(encode_defined_set(spec, data, sections), np.uint8).reshape(spec.dims)
@@ -96,12 +94,12 @@ def shifted_defined_set(spec: ChunkSpec, first: tuple[int, ...], parts: Sequence
 
 
 def _as_bytes(values: object, size: int, dims: tuple[int, ...]) -> NDArray[np.void]:
-    """View elements as opaque ones of `size` bytes, because numpy copies compounds field by field."""
+    """View elements as opaque elements of `size` bytes; numpy would copy compounds field by field."""
     return np.ascontiguousarray(np.asarray(values)).reshape(-1).view(np.uint8).view(f"V{size}").reshape(dims)
 
 
 def _put(target: NDArray[Any], source: NDArray[Any], first: tuple[int, ...], step: tuple[int, ...]) -> None:
-    """Copy the part of a stored chunk that overlaps a chunk of the file."""
+    """Copy from the stored chunk `source` to a file's chunk `target` the elements that both chunks have."""
     into, out = [], []
     for length, begin, is_next in zip(source.shape, first, step, strict=True):
         into.append(slice(length - begin, length) if is_next else slice(0, length - begin))

@@ -1,8 +1,8 @@
 """Transcoded chunks: chunks whose bytes in a planned file differ from those in the store.
 
-`transcode_chunk` returns all elements of a chunk, unfiltered, as elements of a file. Their vlen parts are in heap
-collections (H5.format.html, III.E) directly after the elements. One stored object therefore determines the chunk and
-all data that it refers to, and also their size.
+`transcode_chunk` returns all elements of a chunk, unfiltered, as elements of a file. Vlen values are in heap
+collections (H5.format.html, III.E) directly after the elements. One stored object therefore determines the chunk,
+all data that the chunk refers to, and the size of chunk and data.
 
 `transcode_sections` returns a structured chunk in another revision or with converted references. Stored chunks have the
 heap of the newest revision; older revisions have another heap (`hsparse.format.structured.heap`). References are
@@ -45,36 +45,36 @@ CHUNK_HEAP = "collections of a chunk"
 
 
 def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
-    """Return a chunk's size in a file in bytes, with its heap collections; `sections: (k, 3)` as in `ChunkRows`."""
+    """Return the bytes that a chunk takes in a file with its heap collections; `sections: (k, 3)` as in `ChunkRows`."""
     return _laid_out_size(*_plan(spec, chunk_values(spec, data, sections), key_of))
 
 
 def transcode_chunk(
     spec: ChunkSpec, data: Buffer, sections: Uint64Column, address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return a chunk's bytes in a file, at `address`: its elements and its heap collections.
+    """Return the bytes of a chunk that is at `address` in a file: its elements and its heap collections.
 
-    `data` are the stored bytes; raises `Corrupt` if they do not decode.
+    `data` are the stored bytes; raises `Corrupt` if the stored bytes cannot be decoded.
     """
     elements, heap = _plan(spec, chunk_values(spec, data, sections), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
-    """Return an unwritten chunk's size in a file in bytes, with its heap collections."""
+    """Return the size in bytes that an unwritten chunk has in a file, including its heap collections."""
     return _laid_out_size(*_plan(spec, unwritten_values(spec, (0,) * len(spec.dims)), key_of))
 
 
 def transcode_unwritten(
     spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return an unwritten chunk's bytes in a file, at `address`: its elements and its heap collections."""
+    """Return the bytes of an unwritten chunk that is at `address` in a file: its elements and heap collections."""
     elements, heap = _plan(spec, unwritten_values(spec, scaled), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> bytes:
-    """Return one byte for each element of a sparse chunk: 1 if it is defined, else 0."""
+    """Return one byte for each element of a sparse chunk: 1 if the element is defined, else 0."""
     found = np.zeros(prod(spec.dims), np.uint8)
     element = spec.datatype.element
     parts = sections_of(sections)
@@ -86,7 +86,7 @@ def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) ->
 
 
 def pack_chunk(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> Buffer:
-    """Return all elements of a sparse chunk, deflated; their type must not have addresses."""
+    """Return all elements of a sparse chunk, deflated; the elements must not have vlen values or references."""
     elements, _ = _plan(spec, chunk_values(spec, data, sections), key_of)
     return apply_filters(PACKING, elements.data)[0]
 
@@ -97,7 +97,7 @@ def pack_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> B
 
 
 def packed_sizes(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> tuple[int, int]:
-    """Return the sizes in bytes of a sparse chunk's deflated elements and of its deflated booleans."""
+    """Return a pair: the sizes in bytes of a sparse chunk's deflated elements, and of its deflated booleans."""
     return len(pack_chunk(spec, data, sections, key_of)), len(pack_defined_set(spec, data, sections))
 
 
@@ -133,14 +133,14 @@ def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_o
 
 
 def unwritten_values(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
-    """Return the elements of the unwritten chunk at `scaled`."""
+    """Return the elements of the unwritten chunk at the scaled coordinates `scaled`."""
     if spec.datatype.is_vlen:
         return take_elements([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
 def chunk_values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
-    """Decode all elements of a chunk; undefined elements get the fill value. Raises `Corrupt`."""
+    """Decode all elements of a chunk; undefined elements get the fill value. Raises `Corrupt` if decoding fails."""
     datatype = spec.datatype
     try:
         if spec.sparse:
@@ -178,16 +178,16 @@ def _aligned(size: int) -> int:
 
 
 def needs_transcoding(spec: ChunkSpec, revision: FormatRevision) -> bool:
-    """Return whether a sparse dataset's sections in a file of this revision differ from the stored ones."""
+    """Return whether a sparse dataset's sections in a file of this revision differ from the stored sections."""
     if spec.datatype.is_vlen:
         return revision is not NEWEST_REVISION
     return has_references(file_type(spec.datatype.item))
 
 
 def check_sections(spec: ChunkSpec) -> None:
-    """Raise `Unsupported` if structured chunks cannot have the dataset's elements.
+    """Raise `Unsupported` if structured chunks cannot have elements of the dataset's type.
 
-    Region references need a heap of the whole file; references beside vlen parts would be addresses in a filtered heap.
+    Region references need the file's global heap; references beside vlen parts would be addresses in a filtered heap.
     """
     if spec.datatype.is_vlen and has_references(file_type(spec.datatype.item)):
         raise Unsupported(
@@ -207,7 +207,7 @@ def file_filters(spec: ChunkSpec) -> Pipelines:
 
 
 def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-    """Return chunks of fixed-size elements with references, with their sizes and sections in a file."""
+    """Return chunks of fixed-size elements with references, with the sizes and sections that they have in a file."""
     nbytes = chunks.defined * np.uint64(file_type(without_gaps(spec.datatype.item)).size)
     sections = chunks.sections.copy()
     sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
@@ -217,9 +217,9 @@ def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
 def transcode_sections(
     spec: ChunkSpec, data: Buffer, sections: Uint64Column, revision: FormatRevision, key_of: KeyOf
 ) -> tuple[NDArray[np.uint64], Addressed]:
-    """Return a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes in the file.
+    """Return a pair: a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes in the file.
 
-    `data` and `sections` are the stored chunk's; raises `Corrupt` if they do not decode.
+    `data` and `sections` are those of the stored chunk; raises `Corrupt` if they cannot be decoded.
     """
     try:
         if spec.datatype.is_vlen:

@@ -1,4 +1,4 @@
-"""Read Cell Ranger's `.h5` files: the group `matrix` or, written by versions before 3, a group for each genome.
+"""Read Cell Ranger's `.h5` files: the group `matrix` or, in files of versions before 3, a group for each genome.
 
 See https://www.10xgenomics.com/support/software/cell-ranger/latest/analysis/outputs/cr-outputs-h5-matrices. The file
 has genes x cells compressed by columns, which equals cells x genes compressed by rows. The domain has the content that
@@ -19,11 +19,11 @@ MATRIX = {"data", "indices", "indptr", "shape", "barcodes"}
 FEATURES = {"id", "name", "feature_type"}
 OLD = MATRIX | {"genes", "gene_names"}
 TAGS = "_all_tag_keys"
-"""A dataset with the names of the other columns; it is not a column itself."""
+"""The name of a dataset that lists the columns of features, and is not a column itself."""
 
 
 def find_matrix(file: FileParts) -> list[str] | None:
-    """Return the paths of the group of the matrix or of each genome, or None for other files."""
+    """Return the path of the matrix's group, or of each genome's group, or None for other files."""
     names = sorted(file.members())
     if file.members("matrix") >= MATRIX and file.members("matrix/features") >= FEATURES:
         return ["matrix"]
@@ -31,7 +31,7 @@ def find_matrix(file: FileParts) -> list[str] | None:
 
 
 def read_matrix(file: FileParts, part: str) -> DomainParts:
-    """Return an AnnData of cells x features; names of features need not be unique."""
+    """Return an AnnData of cells x features. The names of features need not be unique."""
     genes, cells = _shape(file, part)
     matrix = file.matrix("csr", (cells, genes), *(f"{part}/{name}" for name in ("data", "indices", "indptr")))
     if matrix.item["base"] == "H5T_STD_I32LE":
@@ -65,7 +65,7 @@ def _columns(file: FileParts, part: str) -> list[str]:
 
 
 def _named(features: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the feature columns in scanpy's order and with scanpy's names; a probe also has the id of its gene."""
+    """Return the feature columns in scanpy's order and with scanpy's names; probes also have the id of their gene."""
     ids = features.pop("id")
     first = {"gene_ids": ids}
     if "gene_id" in features:

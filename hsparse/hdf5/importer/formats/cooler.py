@@ -16,11 +16,11 @@ from hsparse.hdf5.importer.formats.file_parts import FileParts
 TABLES = {"chroms", "bins", "pixels"}
 PLACES = ("bin1_id", "bin2_id")
 COOLER_GROUPS = ("resolutions", "cells")
-"""Groups that contain several coolers: the resolutions of one genome, or several cells."""
+"""The names of groups that contain several coolers: the resolutions of one genome, or several cells."""
 
 
 def find_coolers(file: FileParts) -> list[str] | None:
-    """Return the paths of the coolers in a file, None if it has no cooler."""
+    """Return the paths of the coolers in a file, or None if it has no cooler."""
     if _is_cooler(file, ""):
         return [""]
     found = [f"{group}/{name}" for group in COOLER_GROUPS for name in file.members(group)]
@@ -34,7 +34,7 @@ def _is_cooler(file: FileParts, path: str) -> bool:
 
 
 def read_cooler(file: FileParts, part: str) -> DomainParts:
-    """Return the parts of the cooler at the path `part`, without its indexes, which sparse datasets do not need."""
+    """Return the domain of the cooler at the path `part`, without indexes, which sparse datasets do not need."""
     above = f"{part}/" if part else ""
     parts = DomainParts({"": file.attributes(part)})
     chroms = {name: file.array(f"{above}chroms/{name}") for name in file.datasets(f"{above}chroms")}

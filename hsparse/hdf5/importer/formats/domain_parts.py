@@ -1,4 +1,4 @@
-"""Represent the content of a file of another format as groups, arrays and sparse matrices, as AnnData encodes them.
+"""The content of a file of another format: groups, arrays and sparse matrices, in AnnData's encoding.
 
 See https://anndata.readthedocs.io/en/stable/fileformat-prose.html.
 """
@@ -18,7 +18,7 @@ from hsparse.errors import Unsupported
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 Bodies = dict[str, Any]
-"""Attributes by name, as request bodies that create them."""
+"""Maps names of attributes to the request bodies that create the attributes."""
 Values = NDArray[Any]
 Dims = tuple[int, ...]
 FLOAT = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F32LE"}
@@ -26,11 +26,11 @@ FLOAT = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F32LE"}
 
 @dataclass(frozen=True, slots=True)
 class BoxedArray:
-    """An array of HDF5's type `kind` that is read by boxes; elements outside of all boxes have the fill value.
+    """An array of HDF5 type `kind` that is read in boxes; elements outside of all boxes have the fill value.
 
     A shape of None means HDF5's null dataspace. `boxes` yields (bytes in the imported store, start, stop) of each box,
-    and `read(start, stop)` returns its elements. `properties` are the dataset's creation properties, and `largest` is
-    the most bytes of memory that reading a box takes.
+    and `read(start, stop)` returns a box's elements. `properties` are the dataset's creation properties; `largest` is
+    the maximum number of bytes of memory that reading a box takes.
     """
 
     shape: Dims | None
@@ -47,7 +47,7 @@ def no_values(start: Dims, stop: Dims) -> Values:
 
 
 NULL = BoxedArray(None, Hdf5Type.of(np.zeros(0, "<f4")), {}, (), no_values, 0)
-"""AnnData's HDF5 encoding of None: a null dataspace."""
+"""AnnData's encoding of None in HDF5: an array with a null dataspace."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class DomainParts:
         self.arrays[path] = values, encoding(kinds[not is_text], "0.2.0")
 
     def add_matrix(self, path: str, matrix: Matrix) -> None:
-        """Add a matrix with AnnData's csr attributes; a matrix without elements becomes AnnData's group instead."""
+        """Add a matrix with AnnData's csr attributes; a matrix with a 0 in its shape becomes AnnData's group instead."""
         shape = attribute_body(np.array(matrix.shape, np.int64))
         attributes = encoding("csr_matrix") | {"shape": shape}
         if 0 not in matrix.shape:
@@ -84,9 +84,9 @@ class DomainParts:
     def add_frame(
         self, path: str, index: Values, columns: Mapping[str, Values], name: str = "_index"
     ) -> None:
-        """Add a data frame with an index called `name`; raise `Unsupported` if a column has the same name."""
+        """Add a data frame with an index called `name`; raises `Unsupported` if a column has the same name."""
         if name in columns:
-            raise Unsupported(f"{path}: a column cannot be called {name}; rename it, or use --as-is.")
+            raise Unsupported(f"{path}: a column cannot be called {name}: rename the column, or use --as-is.")
         order = np.array(list(columns), object) if columns else np.zeros(0)
         names = {"column-order": attribute_body(order), "_index": attribute_body(name)}
         self.groups[path] = encoding("dataframe", "0.2.0") | names
@@ -106,12 +106,12 @@ def encoding(kind: str, version: str = "0.1.0") -> Bodies:
 
 
 def anndata(attributes: Mapping[str, Any]) -> DomainParts:
-    """Return an empty AnnData whose root group has further `attributes`."""
+    """Return an empty AnnData, whose root group also has the attributes `attributes`."""
     return DomainParts({"": {**attributes, **encoding("anndata")}})
 
 
 def float_matrix(matrix: Matrix) -> Matrix:
-    """Return a matrix with float32 values; reading it raises `Unsupported` for an integer that float32 cannot hold."""
+    """Return a matrix with float32 values; reading raises `Unsupported` if an integer is not exact as float32."""
     lines = matrix.lines and replace(matrix.lines, read=partial(_floats, matrix.lines.read))
     batches = ((nbytes, partial(_floats, read)) for nbytes, read in matrix.batches)
     return replace(matrix, lines=lines, batches=batches, item=FLOAT, itemsize=4)
@@ -132,7 +132,7 @@ def _transpose(read: Callable[[], MatrixElements]) -> MatrixElements:
 def _floats(
     read: Callable[..., tuple[NDArray[Any], NDArray[Any]]], *bounds: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the result of `read` (a batch, or a part of lines) with float32 values; raise `Unsupported` if inexact."""
+    """Return the result of `read` with float32 values; raises `Unsupported` if a value is not exact as float32."""
     places, values = read(*bounds)
     found = values.astype("<f4")
     if values.dtype.kind in "iu" and (found.astype(values.dtype) != values).any():

@@ -19,7 +19,7 @@ from hsparse.hdf5.importer.formats.file_parts import FileParts
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format stored in HDF5. `find` returns the groups that can each become a domain, None for other formats.
+    """A format stored in HDF5. `find` returns the groups that can each become a domain, or None for other formats.
 
     `read` returns the parts of the domain that one group becomes. If there are several groups, the user names one.
     """
@@ -38,12 +38,12 @@ REMEDIES = {
     ".hic": ("a Juicer .hic file", "make a .cool of it (hic2cool, hictk convert)"),
     ".rds": ("a file of R", "write an .h5ad from it (zellkonverter::writeH5AD)"),
 }
-"""Known formats that are not imported, by suffix: a description and the remedy."""
+"""Maps suffixes of formats that cannot be imported to a description and a remedy."""
 ZARR_ZIP = ".zarr.zip"
 SOMA = ("__tiledb_group.tdb", "__group")
-"""Names at the top of a TileDB group, one of today's form and one of an older form."""
+"""The names of entries that identify a TileDB group, in the current and in an older form."""
 ZARR = ("zarr.json", ".zgroup", ".zarray")
-"""Names of files at the top of a Zarr store, which has at least one of them."""
+"""The names of metadata files; a Zarr store has at least one of these files at its top."""
 
 
 def is_zarr(place: str) -> bool:
@@ -57,25 +57,25 @@ def is_soma(place: str) -> bool:
 
 
 def check_known(name: str) -> None:
-    """Raise `Unsupported` if a name has the suffix of a format that is not imported, or not imported from S3."""
+    """Raise `Unsupported` if a name has the suffix of a format that cannot be imported, or not from S3."""
     if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".soma", ".zarr", ZARR_ZIP)):
         raise Unsupported(f"{name} is only read from a disk: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
-            raise Unsupported(f"{name} is {what}: {remedy}, and import that.")
+            raise Unsupported(f"{name} is {what}, which is not supported: {remedy}, and import the result.")
 
 
 def check_uploaded(name: str) -> None:
-    """Raise `Unsupported` if an uploaded file has a format that is not imported, or only imported from a disk."""
+    """Raise `Unsupported` if an uploaded file has a format that cannot be imported, or only from a disk."""
     check_known(name)
     if name.lower().endswith(ZARR_ZIP):
-        raise Unsupported(f"{name} is a Zarr store, only read from a disk: hsparse import {name} DOMAIN.")
+        raise Unsupported(f"{name} is a Zarr store, read only from a disk: run hsparse import {name} DOMAIN.")
 
 
 def read_format(objects: FileObjects, part: str) -> DomainParts | None:
-    """Return the parts of the domain that a file of one of `FORMATS` becomes, None for other HDF5 files.
+    """Return the content of a file of one of `FORMATS` as a domain, or None for other HDF5 files.
 
-    `part` is the path or the name of the group that the user wants. Raises `BadRequest` if no group has that name, or
+    `part` is the path or name of the group that the user wants. Raises `BadRequest` if no group has this name, or
     if `part` is empty and there are several groups.
     """
     file, name = FileParts(objects), objects.source.name
@@ -93,5 +93,5 @@ def read_format(objects: FileObjects, part: str) -> DomainParts | None:
             )
         return one.read(file, wanted[0])
     if part:
-        raise BadRequest(f"{name} has no parts to choose from; leave --part out.")
+        raise BadRequest(f"{name} has no parts to choose from: omit --part.")
     return None

@@ -22,7 +22,7 @@ from hsparse.hdf5.importer.sparse_matrix import Matrix
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 
 MAX_ARRAY_BYTES = 4 << 30
-"""Most bytes of an array that is read as a whole; enough for the names of some 100 million cells."""
+"""The maximum size in bytes of an array that is read whole: enough for the names of 100 million cells."""
 Data = InputData | VirtualData
 
 
@@ -34,7 +34,7 @@ class FileParts:
         self._used: set[int] = set()
 
     def members(self, path: str = "") -> set[str]:
-        """Return the names of a group's hard links, an empty set if there is no such group."""
+        """Return the names of a group's hard links, or an empty set if the file has no such group."""
         one = self._find(path)
         if one is None or one.kind != ObjectKind.GROUP:
             return set()
@@ -46,25 +46,25 @@ class FileParts:
         return [name for name, one in found.items() if one is not None and one.kind == ObjectKind.DATASET]
 
     def attributes(self, path: str = "") -> dict[str, Any]:
-        """Return the bodies of an object's attributes, an empty dict if there is no such object."""
+        """Return a dict of attribute name to request body, which is empty if the file has no such object."""
         one = self._find(path)
         with path_in_errors(f"/{path}"):
             found = () if one is None else self.objects.read(one).attributes
             return {each.name: attribute_body(self.objects, each) for each in found}
 
     def dims(self, path: str) -> tuple[int, ...]:
-        """Return the extent of a dataset; raise `Corrupt` if there is no such dataset."""
+        """Return the extent of a dataset; raises `Corrupt` if the file has no such dataset."""
         return self.open(path).dims
 
     def open(self, path: str) -> Data:
-        """Return the data of a dataset; raise `Corrupt` if there is no such dataset."""
+        """Return the data of a dataset; raises `Corrupt` if the file has no such dataset."""
         dataset = self.objects.read(self._dataset(path)).dataset
         assert dataset is not None
         with path_in_errors(f"/{path}"):
             return open_data(self.objects, dataset)
 
     def array(self, path: str, *dims: int) -> NDArray[Any]:
-        """Return the values of a dataset, text as objects; with `dims`, raise `Corrupt` unless that is its extent."""
+        """Return the values of a dataset, text as objects; with `dims`, raises `Corrupt` if its extent differs."""
         data = self.open(path)
         with path_in_errors(f"/{path}"):
             if dims and data.dims != dims:
@@ -105,7 +105,7 @@ class FileParts:
         return one
 
     def _find(self, path: str) -> FileObject | None:
-        """Return the object that a path of hard links leads to, None if it is missing or left out."""
+        """Return the object that a path of hard links leads to, or None if it is missing or skipped."""
         one: FileObject | None = self.objects.by_address[self.objects.file.root]
         for name in filter(None, path.split("/")):
             if one is None or one.kind != ObjectKind.GROUP:
@@ -117,7 +117,7 @@ class FileParts:
 
 
 def _text(values: NDArray[Any]) -> NDArray[Any]:
-    """Return fixed-size text as an object array of `str`; raise `Corrupt` if it is not UTF-8."""
+    """Return fixed-size text as an object array of `str`; raises `Corrupt` if the text is not UTF-8."""
     try:
         texts = [one.decode() for one in values.reshape(-1).tolist()]
     except UnicodeDecodeError as error:

@@ -24,16 +24,16 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import ELEMENTS_PER_REQUEST, Matrix, MatrixElements
 
 CELLS, GENES = ("CellID", "obs_names"), ("Gene", "var_names")
-"""Attributes that contain the names of cells and of genes: in loom, and in files that scanpy writes."""
+"""The attributes with the names of cells and of genes, in loom's and in scanpy's files."""
 
 
 def find_matrix(file: FileParts) -> list[str] | None:
-    """Return [""] (the root group) for a loom file, None for other files."""
+    """Return [""], the path of the root group, for a loom file, or None for other files."""
     return [""] if file.members() >= {"matrix", "row_attrs", "col_attrs"} else None
 
 
 def read_matrix(file: FileParts, _: str) -> DomainParts:
-    """Return an AnnData of cells x genes, whose matrices store the elements that are not 0."""
+    """Return an AnnData of cells x genes; its matrices define the elements that are not 0."""
     dims = file.dims("matrix")
     if len(dims) != 2:
         raise Corrupt(f"/matrix: It has {len(dims)} dimensions, not 2.")
@@ -63,9 +63,7 @@ def _add_attributes(
         path = f"{side}_attrs/{name}"
         values = _unescaped(file.array(path))
         if values.shape[:1] != (length,):
-            raise Corrupt(
-                f"/{path}: It has the extent {list(values.shape)}, whose first number must be {length}."
-            )
+            raise Corrupt(f"/{path}: The extent is {list(values.shape)}; its first number must be {length}.")
         if prod(values.shape[1:]) == 1:
             columns[name] = values.reshape(-1)
         else:
@@ -87,7 +85,7 @@ def _unescaped(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sparse(file: FileParts, path: str, dims: tuple[int, ...]) -> Matrix:
-    """Return the nonzero elements of a dense matrix, transposed; the matrix is read twice, first to count them."""
+    """Return the nonzero elements of a dense matrix, transposed. The matrix is read twice, first to count them."""
     data = file.open(path)
     with path_in_errors(f"/{path}"):
         if data.dims != dims:
@@ -100,7 +98,7 @@ def _sparse(file: FileParts, path: str, dims: tuple[int, ...]) -> Matrix:
 
 
 def _boxes(data: Data) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield boxes of whole chunks, (start, stop), with about `ELEMENTS_PER_REQUEST` elements each."""
+    """Yield boxes of whole chunks, (start, stop), each with about `ELEMENTS_PER_REQUEST` elements."""
     layout, (rows, columns) = data.dataset.layout, data.dims
     high, wide = layout.dims if isinstance(layout, ChunkedLayout) else (1, 1)
     wide = min(columns, wide * max(1, ELEMENTS_PER_REQUEST // max(1, high * wide)))

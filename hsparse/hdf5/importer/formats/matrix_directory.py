@@ -1,6 +1,6 @@
 """Read directories with `matrix.mtx`, `barcodes.tsv` and `features.tsv` (before Cell Ranger 3: `genes.tsv`).
 
-Each name may end with `.gz`, and have a prefix as in archives, such as GEO's `GSM123_sample_`. The matrix has features
+Each name may end with `.gz`, and begin with a prefix, such as GEO's `GSM123_sample_`. The matrix has features
 x cells. The domain has the content that `scanpy.read_10x_mtx(..., prefix=..., gex_only=False)` returns.
 """
 
@@ -25,14 +25,14 @@ from hsparse.hdf5.importer.source import InputFile
 
 OpenSource = Callable[[str], InputFile]
 MAX_NAMES_BYTES = 1 << 30
-"""Most bytes of a table of names."""
+"""The maximum size in bytes of a table of names."""
 MATRIX = "matrix.mtx"
 ENDS = "_.-"
-"""Separators at the end of a prefix, which the user may leave out."""
+"""The separators at the end of a prefix, which the user may omit."""
 NO_COLUMNS = 3
-"""Number of columns (ids, names, types) of a table without lines."""
+"""The number of columns (ids, names, types) of a table without lines."""
 MAX_NAMED_PREFIXES = 20
-"""Most prefixes that an error lists."""
+"""The maximum number of prefixes that an error lists."""
 
 
 def is_directory(place: str) -> bool:
@@ -48,9 +48,9 @@ def has_matrix(place: Path) -> bool:
 def open_directory(
     place: str, part: str, open_source: OpenSource
 ) -> tuple[InputFile, Callable[[], DomainParts]]:
-    """Open the matrix of a directory; return its source, and a function that reads the AnnData.
+    """Open the matrix of a directory; return a pair: its source, and a function that reads the AnnData.
 
-    `part` chooses a matrix by its prefix. Raises `BadRequest` unless it chooses one, `NotFound` without any matrix.
+    `part` is the prefix of a matrix. Raises `BadRequest` if it does not select one matrix, `NotFound` without a matrix.
     """
     prefixes = [part] if place.startswith(SCHEME) else _prefixes(Path(place), part)
     if len(prefixes) > 1:
@@ -77,7 +77,7 @@ def _prefixes(place: Path, part: str) -> list[str]:
 
 
 def _read(place: str, prefix: str, matrix: InputFile, open_source: OpenSource) -> DomainParts:
-    """Return an AnnData of cells x features; names of features are made unique by appended numbers."""
+    """Return an AnnData of cells x features; repeated names of features get numbers appended."""
     found = float_matrix(transposed(open_matrix_market(matrix)))
     cells, genes = found.shape
     parts, fingerprint = anndata({}), sha256(matrix.fingerprint.encode())
@@ -89,7 +89,7 @@ def _read(place: str, prefix: str, matrix: InputFile, open_source: OpenSource) -
     matrix.fingerprint = fingerprint.hexdigest()[:32]
     (_, barcodes), (name, features) = tables
     if len(features) < 2:
-        raise Corrupt(f"{name} has one column; it must have ids and names, with a tab between them.")
+        raise Corrupt(f"{name} has one column; it must have ids and names, separated by a tab.")
     parts.add_matrix("X", found)
     parts.add_frame("obs", barcodes[0], {})
     columns = {"gene_ids": features[0]} | ({"feature_types": features[2]} if len(features) > 2 else {})
@@ -113,14 +113,14 @@ def _open(place: str, names: Sequence[str], open_source: OpenSource) -> InputFil
 
 
 def _table(source: InputFile, rows: int) -> list[NDArray[Any]]:
-    """Return the columns of a tab-separated file; raise `Corrupt` unless it has `rows` lines of equal length."""
+    """Return the columns of a tab-separated file; raises `Corrupt` unless it has `rows` lines with equal columns."""
     try:
         with open_text(source) as file:
             text = file.read(MAX_NAMES_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise Corrupt(f"{source.name} is damaged: {error}.") from error
     if len(text) > MAX_NAMES_BYTES:
-        raise Unsupported(f"{source.name} has more than {MAX_NAMES_BYTES} bytes.")
+        raise Unsupported(f"{source.name} has more than {MAX_NAMES_BYTES} bytes, the limit.")
     try:
         whole = text.decode().removesuffix("\n").split("\n") if text else []
         lines = [line.rstrip("\r").split("\t") for line in whole]
@@ -135,7 +135,7 @@ def _table(source: InputFile, rows: int) -> list[NDArray[Any]]:
 
 
 def _unique(names: NDArray[Any]) -> NDArray[Any]:
-    """Append -1, -2 and so on to names that occurred before, as AnnData's `var_names_make_unique` does."""
+    """Append -1, -2 and so on to repeated names, as AnnData's `var_names_make_unique` does."""
     taken, seen, counts, found = set(names.tolist()), set(), Counter[str](), []
     for name in names.tolist():
         if name not in seen:

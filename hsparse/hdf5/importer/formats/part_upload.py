@@ -1,4 +1,4 @@
-"""Upload the parts of a domain: arrays, then matrices, groups, and the root group's links last."""
+"""Upload the content of a domain: arrays, then matrices, then groups, and at last the root group's links."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_bod
 from hsparse.model.ids import derived_id
 
 MAX_INLINE_BYTES = 64 << 10
-"""Most bytes of values that are sent in the request that creates their dataset."""
+"""The maximum number of bytes of values that are sent in the request that creates their dataset."""
 BAND_BYTES = 8 << 20
-"""Bytes of values per request."""
+"""The number of bytes of values in a request."""
 
 
 class PartUpload:
-    """The upload of one import. Ids are derived from paths, so that a resumed import finds existing objects."""
+    """Uploads one `DomainParts`. Ids are derived from paths, so that a resumed import finds existing objects."""
 
     def __init__(self, server: RetryingClient, uploads: BoundedPool, root: str, advance: Advance) -> None:
         self._server = server
@@ -38,7 +38,7 @@ class PartUpload:
         self._ids = {"": root}
 
     def run(self, parts: DomainParts) -> None:
-        """Create and fill all objects; errors name the object's path."""
+        """Create all objects and send their values; errors name the path of the object."""
         for path, (values, attributes) in parts.arrays.items():
             with path_in_errors(f"/{path}"):
                 self._array(path, values, attributes)
@@ -51,7 +51,7 @@ class PartUpload:
         self._groups(parts.groups)
 
     def _create(self, collection: str, path: str, body: Bodies) -> str:
-        """Create an object unless it exists; return its id."""
+        """Create an object unless it exists; return the object's id."""
         id: str = self._create_or_find(collection, path, body)[0]["id"]
         return id
 
@@ -105,7 +105,7 @@ class PartUpload:
         self._advance(nbytes)
 
     def _send(self, id: str, path: str, start: Dims, values: Values, kind: Hdf5Type) -> None:
-        """Send the values of a box; split it in halves if they are too many for a request."""
+        """Send the values of a box; if they are too many for one request, send two halves of the box."""
         body = kind.encode(values)
         longest = max(range(values.ndim), key=lambda axis: values.shape[axis])
         if len(body) > MAX_REQUEST_BYTES and values.shape[longest] > 1:
@@ -126,7 +126,7 @@ class PartUpload:
         return MatrixUpload(self._server, self._uploads, f"/{path}", record, matrix, self._advance, stored)
 
     def _groups(self, named: dict[str, Bodies]) -> None:
-        """Create the groups, the innermost first, then write the root group's attributes and links."""
+        """Create the groups, innermost groups first, and then write the root group's attributes and links."""
         above = {path[:at] for path in self._ids for at, letter in enumerate(path) if letter == "/"}
         paths = (above | set(named)) - {""}
         for path in sorted(paths, key=lambda one: (-one.count("/"), one)):
@@ -138,7 +138,7 @@ class PartUpload:
         self._server.json("PUT", f"/groups/{self._root}/links", {"links": self._links("")})
 
     def _links(self, group: str) -> Bodies:
-        """Return the bodies of links from a group to the objects created in it."""
+        """Return a dict of link name to request body, with a link to each object that was created in a group."""
         return {
             path.rpartition("/")[2]: {"id": id}
             for path, id in self._ids.items()
@@ -147,7 +147,7 @@ class PartUpload:
 
 
 def _nbytes(values: NDArray[Any]) -> int:
-    """Return the approximate number of bytes that values have in a request."""
+    """Return the approximate number of bytes that values take in a request."""
     if values.dtype != object:
         return int(values.nbytes)
     return sum(4 + len(one) for one in values.reshape(-1).tolist()) if np.size(values) else 0

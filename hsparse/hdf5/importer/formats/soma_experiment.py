@@ -1,7 +1,7 @@
 """Read a measurement of a local TileDB-SOMA experiment as the AnnData that `tiledbsoma.io.to_anndata` returns.
 
 See https://github.com/single-cell-data/SOMA. The layers of X are streamed. Everything else is read at once, and written
-to a Zarr store in memory, so that it has AnnData's encodings.
+to a Zarr store in memory in AnnData's encoding.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from hsparse.hdf5.importer.source import OpenedInput
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 COLUMN_BYTES = 16 << 20
-"""Bytes of a table's column that are read at a time."""
+"""The number of bytes of a table's column that are read at a time."""
 BAND_BYTES = 16 << 20
-"""Bytes of a dense layer's rows that are read at a time."""
+"""The number of bytes of a dense layer's rows that are read at a time."""
 X = "data"
-"""Name of the layer that becomes `X`; the other layers become `layers/NAME`."""
+"""The name of the layer that becomes `X`; other layers become `layers/NAME`."""
 
 
 class SomaExperiment(OpenedInput):
     """An open TileDB-SOMA experiment."""
 
     def __init__(self, place: str) -> None:
-        """Raise `Unsupported` for other SOMA objects, links in the directory, and members outside of the directory."""
+        """Open an experiment; raises `Unsupported` for other SOMA objects, and if members are links or elsewhere."""
         self.name = place.rstrip("/")
         path = Path(place)
         self._sizes, state = files_below(path)
@@ -75,9 +75,9 @@ class SomaExperiment(OpenedInput):
 
 
 def open_soma(place: str, part: str) -> tuple[SomaExperiment, Callable[[], DomainParts]]:
-    """Open an experiment; return it, and a function that reads the measurement `part` (default: the only one).
+    """Return a pair: an open experiment, and a function that reads the measurement `part` (default: the only one).
 
-    Raises `BadRequest` if there is no such measurement, or if `part` is empty and there is not exactly one.
+    Raises `BadRequest` if no measurement has this name, or `part` is empty and not exactly one exists.
     """
     opened = SomaExperiment(place)
     with library_errors(place, "tiledbsoma"):
@@ -159,6 +159,6 @@ def _elements(table: Any) -> MatrixElements:
     for dim in range(2):
         column = table.column(f"soma_dim_{dim}").to_numpy()
         if len(column) and int(column.min()) < 0:
-            raise Corrupt("A coordinate is negative.")
+            raise Corrupt("An element has a negative coordinate.")
         coords[:, dim] = column
     return coords, np.ascontiguousarray(table.column("soma_data").to_numpy())

@@ -1,4 +1,4 @@
-"""Read the arrays of a Zarr store: dense arrays by boxes of whole chunks, and AnnData's sparse matrices."""
+"""Read the arrays of a Zarr store: dense arrays in boxes of whole chunks, and AnnData's sparse matrices."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from hsparse.model.initial_values import LARGEST_BAND, chunk_of
 from hsparse.model.layout import MAX_CHUNK_BYTES
 
 TEXT_SIZE = 64
-"""Estimated bytes of a vlen element."""
+"""The estimated number of bytes of a vlen element."""
 MOST_POINTERS = 1 << 29
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
-"""Shuffle and deflate, which replace any compressor of the store."""
+"""The filters shuffle and deflate, which replace any compressor of the store."""
 Sizes = Mapping[str, int]
-"""Bytes of chunks, by key."""
+"""Maps keys of chunks to sizes in bytes."""
 
 
 class ZarrArray:
-    """The array at `path`; `keys` has the sizes of its stored chunks or shards, by key relative to the array."""
+    """The array at `path`; `keys` maps relative keys of stored chunks or shards to their sizes in bytes."""
 
     def __init__(self, path: str, array: zarr.Array, keys: Sizes) -> None:
-        """Raise `Unsupported` for a type that HDF5 does not have, and for chunks that are too large to be read."""
+        """Open an array; raises `Unsupported` if HDF5 has no such type, or if chunks are too large to be read."""
         self.path = path
         self.keys = keys
         self._array = array
@@ -59,11 +59,11 @@ class ZarrArray:
 
     @property
     def stored(self) -> int:
-        """Number of bytes of all stored chunks."""
+        """The number of bytes of all stored chunks."""
         return sum(self.keys.values())
 
     def read(self, start: Dims, stop: Dims) -> NDArray[Any]:
-        """Return the elements of the box `start:stop`, text as objects. Errors do not name the array's path."""
+        """Return the elements of the box `start:stop`, text as objects. Error messages do not name the array's path."""
         with library_errors("It is damaged"):
             found = np.asarray(self._array[tuple(map(slice, start, stop))])
             shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -78,7 +78,7 @@ class ZarrArray:
         )
 
     def chunks(self) -> dict[Dims, int]:
-        """Return the number of bytes of each stored chunk or shard inside the extent, by scaled coordinates."""
+        """Return a dict of scaled coordinates to size in bytes for all stored chunks or shards inside the extent."""
         grid, found = Grid(self.shape, self._stored_by), {}
         for key, size in self.keys.items():
             place = tuple(map(int, re.findall(r"[0-9]{1,20}", key)))
@@ -104,7 +104,7 @@ class ZarrArray:
                 yield from self._pieces(nbytes, *grid.bounds(place))
 
     def _pieces(self, nbytes: int, start: Dims, stop: Dims) -> Iterator[tuple[int, Dims, Dims]]:
-        """Yield a box with its bytes; split it at chunk boundaries while it has more than `MAX_REQUEST_BYTES` bytes."""
+        """Yield (bytes, start, stop) of boxes that divide a box at chunk boundaries, to fit `MAX_REQUEST_BYTES`."""
         if prod(map(int.__sub__, stop, start)) * self.itemsize > MAX_REQUEST_BYTES:
             for axis, (a, b, length) in enumerate(zip(start, stop, self.chunk, strict=True)):
                 first, last = a // length, -(-b // length)
@@ -138,7 +138,7 @@ class ZarrArray:
             return {}
         if self.kind.is_vlen:
             if len(self.chunks()) < Grid(self.shape, self._stored_by).size:
-                raise Unsupported("It has compounds with text, and missing chunks: write them all.")
+                raise Unsupported("The array has compounds with text, and missing chunks: write all chunks.")
             return {}
         try:
             return {"fillValue": self.kind.to_json(np.frombuffer(data, self._dtype).reshape(()))}
@@ -147,18 +147,18 @@ class ZarrArray:
 
 
 def _form_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a dtype that `Hdf5Type` supports, with objects for text, also in compounds; raise `Unsupported`."""
+    """Return a dtype that `Hdf5Type` supports, with objects for text, even in compounds; raises `Unsupported`."""
     if dtype.kind in "TU":
         return np.dtype(object)
     if dtype.names is not None:
         return np.dtype([(name, _form_of(dtype[name])) for name in dtype.names])
     if dtype.kind in "OMm":
-        raise Unsupported(f"HDF5 has no type like {dtype}; write it as numbers or text.")
+        raise Unsupported(f"HDF5 has no type like {dtype}: store the array as numbers or text.")
     return dtype
 
 
 def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArray]) -> Matrix:
-    """Return the matrix of the parts data, indices and indptr; raise `Corrupt` if they do not fit together."""
+    """Return the matrix of the arrays data, indices and indptr; raises `Corrupt` if they contradict each other."""
     data, indices, pointers = (parts[name] for name in ("data", "indices", "indptr"))
     for name, one in parts.items():
         if len(one.shape) != 1:
@@ -169,7 +169,7 @@ def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArr
         raise Unsupported("A matrix whose values have no fixed size cannot be imported; use --as-is.")
     (count,), lines = indices.shape, shape[kind == "csc"]
     if data.shape != indices.shape:
-        raise Corrupt(f"The matrix has {data.shape[0]} values and {count} indices.")
+        raise Corrupt(f"The matrix has {data.shape[0]} values, but {count} indices.")
     if pointers.shape[0] > MOST_POINTERS:
         raise Unsupported(f"The matrix has more than {MOST_POINTERS} rows or columns; use --as-is.")
     found = pointers.read((0,), pointers.shape).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Convert a Zarr hierarchy to parts of a domain: groups, arrays with their chunks, and AnnData's sparse matrices."""
+"""Convert a Zarr store to the content of a domain: groups, arrays with their chunks, AnnData's sparse matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hsparse.hdf5.importer.formats.zarr_store import ZarrStore
 from hsparse.hdf5.importer.source import path_in_errors
 
 MEMBERS = ("data", "indices", "indptr")
-"""The arrays of a sparse matrix of AnnData."""
+"""The names of the arrays of an AnnData sparse matrix."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 """xarray's attribute for dimension names; Zarr format 3 stores these names outside of the attributes."""
 MAX_EXACT_INTEGER = 1 << 53
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def open_zarr(place: str, name: str, *, as_is: bool) -> tuple[ZarrStore, Callable[[], DomainParts]]:
-    """Open a store; return it, and a function that reads its parts. An array at the root becomes the dataset `name`."""
+    """Return a pair: an open store, and a function that reads its parts. A root array becomes the dataset `name`."""
     store = ZarrStore.open(place)
     return store, partial(zarr_parts, store, name, as_is=as_is)
 
@@ -74,7 +74,7 @@ def zarr_parts(store: ZarrStore, name: str, *, as_is: bool) -> DomainParts:
 
 
 def _matrix_form(path: str, node: Any, arrays: Mapping[str, Any]) -> tuple[str, tuple[int, int]] | None:
-    """Return the kind (csr or csc) and the shape of a matrix group, None for other nodes and for an empty shape."""
+    """Return (kind, shape) of a matrix group, csr or csc, or None for other nodes and shapes with a 0."""
     attributes = node.attrs.asdict()
     kind, shape = attributes.get(ENCODING_TYPE), attributes.get("shape")
     if not path or isinstance(node, zarr.Array) or not isinstance(kind, str) or kind not in ANNDATA_KINDS:
@@ -97,7 +97,7 @@ def _attributes(node: zarr.Group | zarr.Array) -> Bodies:
 
 
 def _attribute(value: Any) -> Any:
-    """Return the HDF5 value of a JSON attribute: a scalar, None, or a regular array; other values as JSON text."""
+    """Return the HDF5 value of a JSON attribute: a scalar, None or a regular array; other values become JSON text."""
     if value is None or isinstance(value, str | bool | float) or _is_long(value):
         return value
     leaves = value if isinstance(value, list) else [value]
@@ -117,5 +117,5 @@ def _attribute(value: Any) -> Any:
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is an integer of at most 64 bits, signed."""
+    """Return whether a value is an integer that fits into 64 signed bits."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63

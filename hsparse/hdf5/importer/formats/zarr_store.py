@@ -23,9 +23,9 @@ from hsparse.hdf5.importer.file_objects import is_utf8_name
 from hsparse.hdf5.importer.source import OpenedInput
 
 METADATA = {2: (".zgroup", ".zarray"), 3: ("zarr.json",)}
-"""Names of the metadata keys of groups and arrays, by format."""
+"""Maps each Zarr format to the names of the metadata keys of groups and arrays."""
 LARGEST_CHUNK = 1 << 30
-"""Most bytes of a chunk, or of a value in a zip file."""
+"""The maximum size in bytes of a chunk, or of a value in a zip file."""
 LARGEST_METADATA = 16 << 20
 Node: TypeAlias = Any
 """A `zarr.Group` or `zarr.Array`."""
@@ -33,7 +33,7 @@ Node: TypeAlias = Any
 
 @contextmanager
 def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
-    """Raise any error of a library and its codecs as `Corrupt`, with a path before the message."""
+    """Convert any error of a library or its codecs to `Corrupt`, with `path` at the front of the message."""
     try:
         yield
     except HsparseError:
@@ -44,7 +44,7 @@ def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
 
 
 class ZarrStore(OpenedInput):
-    """An open store: `keys` has the size of the value of each key, and `read(key)` returns the value.
+    """An open store: `keys` maps each key to the size of its value in bytes; `read(key)` returns the value.
 
     `state` is a text that identifies the content of the store.
     """
@@ -52,7 +52,7 @@ class ZarrStore(OpenedInput):
     def __init__(
         self, name: str, store: Any, keys: dict[str, int], state: str, read: Callable[[str], bytes]
     ) -> None:
-        """Raise `Corrupt` if the root of the store has no Zarr metadata."""
+        """Detect the store's format; raises `Corrupt` if the root of the store has no Zarr metadata."""
         self.name = name
         self.keys = keys
         self.size = sum(keys.values())
@@ -62,13 +62,11 @@ class ZarrStore(OpenedInput):
         self.version = next((one for one in (3, 2) if {*METADATA[one]} & {*keys}), 0)
         if not self.version:
             self.close()
-            raise Corrupt(
-                f"{name} has neither zarr.json, .zgroup nor .zarray at its top: it is no Zarr store."
-            )
+            raise Corrupt(f"{name} is no Zarr store: it has no zarr.json, .zgroup or .zarray at its top.")
 
     @classmethod
     def open(cls, place: str) -> ZarrStore:
-        """Open a directory or a zip file; raise `Unsupported` for a directory with links."""
+        """Open a directory or a zip file; raises `Unsupported` if the directory contains links."""
         path = Path(place)
         if path.is_dir():
             keys, state = files_below(path)
@@ -85,7 +83,7 @@ class ZarrStore(OpenedInput):
     def nodes(self) -> Iterator[tuple[str, Node]]:
         """Yield groups and arrays with their paths, parents first; the root has the empty path.
 
-        Raises `Corrupt` for a node whose parent is no group, and `Unsupported` for codecs that can run code (pickle).
+        Raises `Corrupt` if the parent of a node is no group, and `Unsupported` for codecs that can run code (pickle).
         """
         groups, arrays = set[str](), set[str]()
         for path in sorted(self._paths(), key=lambda path: path.split("/") if path else []):
@@ -97,13 +95,13 @@ class ZarrStore(OpenedInput):
                     f"/{above} has members, such as /{path}, but no metadata that makes it a group."
                 )
             if any(one in (".", "..") or not is_utf8_name(one) for one in path.split("/")):
-                raise Unsupported(f"{path!r} cannot be the path of an object; rename it.")
+                raise Unsupported(f"{path!r} cannot be the path of an object: rename the node.")
             node = self._open(path)
             (arrays if isinstance(node, zarr.Array) else groups).add(path)
             yield path, node
 
     def chunk_keys(self, arrays: set[str]) -> dict[str, dict[str, int]]:
-        """Return, for each array's path, the sizes of the values below it by key relative to the array."""
+        """Return a dict that maps each array's path to a dict of relative key to size of the values below it."""
         found: dict[str, dict[str, int]] = {path: {} for path in arrays}
         for key, size in self.keys.items():
             for path in arrays & _parents(key):
@@ -146,7 +144,7 @@ def fingerprint_of(state: str) -> str:
 
 
 def files_below(place: Path) -> tuple[dict[str, int], str]:
-    """Return the sizes of all files below a directory by relative path, and a text that describes their state."""
+    """Return a pair: a dict of relative path to size of all files below a directory, and a text of their state."""
     found, state = {}, []
     ahead = [(os.fspath(place), "")]
     while ahead:
@@ -171,22 +169,22 @@ def files_below(place: Path) -> tuple[dict[str, int], str]:
 
 
 def _members(file: zipfile.ZipFile, place: str) -> tuple[dict[str, int], str]:
-    """Return the sizes of all files in a zip file by name, and a text that describes their state."""
+    """Return a pair: a dict of name to size of all files in a zip file, and a text of their state."""
     found = {}
     for one in file.infolist():
         if one.file_size > LARGEST_CHUNK:
             raise Unsupported(
-                f"{place}: {one.filename} has {one.file_size} bytes; {LARGEST_CHUNK} are allowed."
+                f"{place}: {one.filename} has {one.file_size} bytes; the limit is {LARGEST_CHUNK}."
             )
         if one.filename in found:
-            raise Corrupt(f"{place}: {one.filename} is there twice.")
+            raise Corrupt(f"{place}: the zip file has {one.filename} twice.")
         if not one.is_dir():
             found[one.filename] = one.file_size
     return found, "\n".join(sorted(f"{one.filename} {one.file_size} {one.CRC}" for one in file.infolist()))
 
 
 def _check_codecs(path: str, described: Any) -> None:
-    """Raise `Unsupported` for a pickle codec, because reading a pickle can run code."""
+    """Raise `Unsupported` if metadata names a pickle codec, because reading a pickle can run code."""
     ahead = [described]
     while ahead:
         one = ahead.pop()
