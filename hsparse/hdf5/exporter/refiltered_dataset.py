@@ -191,7 +191,7 @@ class OnePiece(RefilteredDataset):
 
 
 class _Chunks(RefilteredDataset):
-    """Copied chunks with dimensions `dims` and coordinates `scaled: (n, rank)`, indexed by a version 1 B-tree."""
+    """Copied chunks with dimensions `dims` at `scaled: (n, rank)`, indexed by a version 1 B-tree."""
 
     def __init__(
         self, key: Key, data: InputData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
@@ -218,9 +218,7 @@ class _Chunks(RefilteredDataset):
         return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
-        """Filter the chunk of row `row` of `scaled`, and append it to the file. `raw` are the elements as in the
-        source.
-        """
+        """Filter the chunk at `row` of `scaled`, and append it to the file; `raw` has the source's elements."""
         stored = self.data.dataset.type
         elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
         filtered, self._mask[row] = apply_filters(self.pipeline, elements)
@@ -303,7 +301,7 @@ def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 class RefilteredSections(RefilteredDataset):
-    """The copy of a structured dataset with other filters of its sections; only addresses in elements change."""
+    """The copy of a structured dataset with other filters; in the content, only addresses change."""
 
     def __init__(self, key: Key, data: StructuredData, choice: FilterChoice) -> None:
         self._data = data

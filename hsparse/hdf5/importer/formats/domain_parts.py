@@ -69,7 +69,7 @@ class DomainParts:
         self.arrays[path] = values, encoding(kinds[not is_text], "0.2.0")
 
     def add_matrix(self, path: str, matrix: Matrix) -> None:
-        """Add a matrix with AnnData's csr attributes; a matrix with a 0 in its shape becomes AnnData's group instead."""
+        """Add a matrix with AnnData's csr attributes; a matrix with a 0 in its shape becomes AnnData's group."""
         shape = attribute_body(np.array(matrix.shape, np.int64))
         attributes = encoding("csr_matrix") | {"shape": shape}
         if 0 not in matrix.shape:
