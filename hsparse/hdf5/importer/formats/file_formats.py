@@ -62,7 +62,7 @@ def check_known(name: str) -> None:
         raise Unsupported(f"{name} is only read from a disk: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
-            raise Unsupported(f"{name} is {what}, which is not supported: {remedy}, and import the result.")
+            raise Unsupported(f"{name} is {what}: {remedy}, and import that.")
 
 
 def check_uploaded(name: str) -> None:
