@@ -139,9 +139,12 @@ def test_add_asks_twice_at_a_terminal(users: Users) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"typed": ["secret", "Secret"]}, "The two passwords differ; nothing was changed.\n"),
+        (
+            {"typed": ["secret", "Secret"]},
+            "The two typed passwords differ, so nothing was changed; run the command again.\n",
+        ),
         ({"typed": ["", ""]}, "The password is empty; give a password.\n"),
-        ({"typed": []}, "No password was typed; nothing was changed.\n"),
+        ({"typed": []}, "No password was typed, so nothing was changed; run the command again.\n"),
         ({"text": ""}, "The password is empty; give a password.\n"),
         ({"text": "\n"}, "The password is empty; give a password.\n"),
         ({"text": "\r\n"}, "The password is empty; give a password.\n"),
