@@ -226,7 +226,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """
         if self.type.is_vlen:
             raise Unsupported(
-                f"{self.name or self.id} has vlen elements, which cannot be read lazily: read them by read() or by "
+                f"{self.name or self.id} has elements of variable length, which cannot be read lazily: use read() or "
                 "to_numpy()."
             )
 

@@ -229,8 +229,8 @@ async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -
         ({"oidc_audience": "hsparse"}, "--oidc-audience needs --oidc-issuer"),
         ({**TRUSTED, "oidc_issuer": "http://login.example.org"}, "must begin with https"),
         ({"oidc_client_id": "explorer"}, "--oidc-client-id needs --oidc-issuer"),
-        ({"admins": "ann"}, "need users"),
-        ({"group_file": "none"}, "need users"),
+        ({"admins": "ann"}, "need sign-in"),
+        ({"group_file": "none"}, "need sign-in"),
     ],
 )
 def test_settings_that_cannot_work_are_found_at_the_start(
@@ -263,7 +263,7 @@ def test_what_may_be_made(tmp_path: Path) -> None:
         check_target(there, replace=False)
     with pytest.raises(BadRequest, match="is a directory"):
         check_target(tmp_path, replace=True)
-    with pytest.raises(BadRequest, match=r"There is no directory .*none to write to"):
+    with pytest.raises(BadRequest, match=r"There is no directory .*none: create"):
         check_target(tmp_path / "none" / "file", replace=True)
 
 

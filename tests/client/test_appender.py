@@ -201,7 +201,7 @@ def test_frames_of_every_form(connection: Connection, axis: int) -> None:
             else:
                 coords = np.insert(np.argwhere(frame), axis, 0, axis=1)
                 places.append(appender.append(coords, frame[frame > 0], count=1))
-        with pytest.raises(ValueError, match="other lengths"):
+        with pytest.raises(ValueError, match="other dimensions"):
             appender.append(np.zeros((2, 2), int))
         with pytest.raises(IndexError):
             appender.append(np.full((1, 3), 7), [1], count=1)
@@ -317,7 +317,7 @@ def test_a_resize_shrinks_as_in_h5py_but_not_what_the_caller_does_not_know(
     seen.resize(4, axis=0)
     assert np.asarray(seen.to_numpy(np.s_[:, 0])).tolist() == [1, 1, 0, 0]
     other.resize(9, axis=0)
-    with pytest.raises(HsparseError, match="other clients have extended it"):
+    with pytest.raises(HsparseError, match="other clients have extended the dataset"):
         seen.resize((6, 3))  # which grows, as far as the caller knows
     assert other.refresh() == (9, 3)
     other.extend(1)
@@ -359,7 +359,7 @@ def test_a_single_row_or_frame_is_appended(connection: Connection, rank: int) ->
         assert x.append(sp.csr_array(frame)) == slice(4, 5)
     for row in x.to_numpy():
         np.testing.assert_array_equal(row, frame)
-    with pytest.raises(ValueError, match="other lengths"):
+    with pytest.raises(ValueError, match="other dimensions"):
         x.append(np.zeros((1,) * (rank + 1)))
 
 

@@ -120,7 +120,7 @@ def test_the_path_of_a_domain(tmp_path: Path) -> None:
 
 
 def test_the_file_of_another_domain(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is /home/f"):
+    with pytest.raises(NotFound, match="use /home/f"):
         fetch(FakeConnection(10_000, domain="/home/f"), tmp_path / "f", "/home/f.h5")
     fetch(FakeConnection(10_000, domain="/home/gr%C3%B6%C3%9Fe"), tmp_path / "f", "/home/größe")
 

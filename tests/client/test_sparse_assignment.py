@@ -153,7 +153,10 @@ def test_values_are_broadcast(http_access: DatasetAccess) -> None:
         sparse.COO(np.zeros((1, 1, 3))),
         sp.csr_array((3, 3)),
     ):
-        with pytest.raises(InvalidValue, match=r"must broadcast to the selected shape \[3, 4\]") as caught:
+        with pytest.raises(
+            InvalidValue,
+            match=r"(must broadcast to the selected shape|do not fit a selection of shape) \[3, 4\]",
+        ) as caught:
             dataset[:] = wrong
         assert isinstance(caught.value, ValueError)
 
@@ -254,7 +257,7 @@ def check_append(access: DatasetAccess, form: str, axis: int) -> None:
     assert dataset.append(nothing, axis=axis) == slice(added.stop, added.stop)
     other, _ = values_of(form, (1, columns - 1) if axis == 0 else (rows - 1, 1), 0)
     for wrong in (other, np.zeros(77, np.int32)):
-        with pytest.raises(InvalidValue, match="other lengths"):
+        with pytest.raises(InvalidValue, match="other dimensions"):
             dataset.append(wrong, axis=axis)
     assert dataset.refresh() == whole.shape
     access.check_way(dataset)
@@ -264,7 +267,7 @@ def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
     dataset = http_access.create(SHAPE, "i4", (2, 2), maxshape=(None, 4))
     with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
         dataset.append([[0, 0]], [1])
-    with pytest.raises(InvalidValue, match="its shape gives the count"):
+    with pytest.raises(InvalidValue, match="an array's shape gives it"):
         dataset.append(np.zeros((1, 4), int), count=1)
 
 

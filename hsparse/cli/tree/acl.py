@@ -95,5 +95,5 @@ def _rights(text: str) -> list[str]:
         return list(RIGHTS) if text == ALL else []
     found = text.split(",")
     if unknown := [one for one in found if one not in RIGHTS]:
-        raise BadRequest(f"{unknown[0]!r} is no right: give some of {', '.join(RIGHTS)}, or all, or none.")
+        raise BadRequest(f"{unknown[0]!r} is not a right: give some of {', '.join(RIGHTS)}, or all, or none.")
     return found

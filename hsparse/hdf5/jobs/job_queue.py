@@ -52,7 +52,7 @@ class JobPlaces:
         for entry in self.entries:
             if self._has_objects(entry):
                 raise Misconfigured(
-                    f"job_places: {entry} contains the server's own objects, which jobs may not access; change it."
+                    f"job_places: {entry} contains the server's own objects: name another place."
                 )
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:

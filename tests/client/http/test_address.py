@@ -51,7 +51,7 @@ def test_a_path_into_a_store_names_its_directory(tmp_path: Path, monkeypatch: py
     [
         ("ftp://host/x", None, "ftp"),
         ("/home/x.h5", None, "HSPARSE_ENDPOINT"),
-        (f"{SERVER}/x", SERVER, "alone"),
+        (f"{SERVER}/x", SERVER, "omit endpoint"),
         (f"{SERVER}/a#b.h5", None, "%23"),
         (f"{SERVER}/a.h5?bucket=other", None, "%3F"),
         (f"{SERVER}?domain=/a.h5", None, "query"),

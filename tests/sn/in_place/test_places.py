@@ -418,7 +418,7 @@ def test_a_file_names_what_is_listed_or_raw_data(tmp_path: Path, name: str, is_t
         with files.use(location) as source:
             assert source.read(0, len(SECRET)) == SECRET
     else:
-        with pytest.raises(Forbidden, match="is not served"):
+        with pytest.raises(Forbidden, match="may not be read for another file"):
             files.find(name, "m.h5")
 
 

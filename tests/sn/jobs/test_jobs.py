@@ -327,7 +327,7 @@ async def test_an_export_reads_a_domain(rest: RestClient, places: Path) -> None:
     [
         ("fail", "conflict", "It is there."),
         ("crash", "internal", "status 3"),
-        ("endless", "internal", "too long"),
+        ("endless", "internal", "more than 1 MiB"),
     ],
 )
 async def test_a_failure_is_told(rest: RestClient, places: Path, name: str, kind: str, words: str) -> None:

@@ -111,7 +111,7 @@ async def test_linked_data_is_in_another_file() -> None:
         refused = await client("GET", f"/datasets/{id}/map", addresses="file")
         assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
         skipped = (await client("GET", "/map", addresses="file", format="kerchunk"))["skipped"]
-        assert "stays in a file" in skipped["/linked"]
+        assert "in a backing file" in skipped["/linked"]
 
 
 async def test_chunks_that_are_converted_are_in_no_map(client: RestClient) -> None:
