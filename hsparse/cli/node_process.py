@@ -42,7 +42,7 @@ def add_node_arguments(
     sections: tuple[type, ...],
     serving: Callable[[Settings], Awaitable[None]],
 ) -> None:
-    """Add the command's flags of the given sections and of extensions, and set `run` to run a server by `serving`."""
+    """Add the flags of the settings classes `sections` and of extensions; the command then runs `serving`."""
     names = [
         name
         for section in (ServerSettings, *sections, *extension_sections())

@@ -21,7 +21,7 @@ KINDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class BytePlanes:
-    """Shuffled data with filter elements of `element` bytes; only its first `size` unshuffled bytes count."""
+    """Byte-shuffled data of `element`-byte elements; after unshuffling, the bytes from `size` on are padding."""
 
     data: Buffer
     element: int

@@ -176,7 +176,9 @@ def _check(uri: str, path: str) -> None:
         )
     components = path.split("/")
     if not all(components):
-        raise BadRequest(f"The file {short_repr(uri)} has an empty component in its path; name every one.")
+        raise BadRequest(
+            f"The file {short_repr(uri)} has an empty component in its path: remove the second slash."
+        )
     if ".." in components or "." in components:
         raise BadRequest(
             f"The file {short_repr(uri)} has '.' or '..' in its path; name it from the store's root."

@@ -96,7 +96,7 @@ class Quotas:
         return limit, usage
 
     async def limited(self, *paths: str) -> list[tuple[FolderUsage, int]]:
-        """Return a pair (usage, quota) for each folder with a quota above any of `paths`, the nearest folders first."""
+        """Return (usage, quota) of each folder that has a quota and is above any of `paths`, the nearest first."""
         folders = tuple(dict.fromkeys(folder for path in paths for folder in folders_above(path)))
         limits = await self._limits(folders)
         pairs = zip(folders, limits, strict=True)
@@ -107,7 +107,7 @@ class Quotas:
         return [usage.folder for usage, _ in await self.limited(path)]
 
     async def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]:
-        """Yield the domains and folders below `folder` in groups; see `FolderLimits`."""
+        """Yield the domains and folders below `folder`, in batches; see `FolderLimits`."""
         async for page in names_below(self._owners, folder):
             yield [Domain(name.path, name.record) for name in page]
 

@@ -135,7 +135,7 @@ class SnapshotTrees:
         return TreeBase(found["root"], found["token"], found["snapshot"], tree)
 
     async def forget(self, root: str, trees: Sequence[str], ending: Sequence[str]) -> None:
-        """Forget a domain's trees, except those with the root groups `trees`, and wait until no task reads these trees.
+        """Forget a domain's trees whose root groups are not in `trees`, and wait until no task reads a forgotten tree.
 
         The trees with the root groups `ending` are of snapshots that are being deleted, and are never read again.
         """

@@ -265,9 +265,9 @@ class EndAppend:
 
 @dataclass(frozen=True, slots=True)
 class AbandonAppends:
-    """Drop all parts that are being appended if the part of `token` is among them; a trim then erases their elements.
+    """Drop all unfinished appends if the append of `token` is among them; a later trim erases their elements.
 
-    Without a token, drop all parts; with `expired`, only if a part has had no `BeginAppend` during its lease.
+    Without a token, drop all; with `expired`, only if the lease of an append has ended without a `BeginAppend`.
     """
 
     id: str

@@ -55,7 +55,7 @@ class ElementRoom:
         receive(self._answer, data)
 
     def add(self, length: int, columns: Mapping[str, Column]) -> None:
-        """Add the columns of a batch, which may be the arrays that `columns` returned for the batch."""
+        """Add a batch of `length` elements; its arrays may be those that `self.columns` returned for it."""
         values = values_of(columns)
         if self._offered and all(values.get(name) is one for name, one in self._offered.items()):
             self._filled += length

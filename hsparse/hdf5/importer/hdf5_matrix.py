@@ -94,7 +94,9 @@ def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
     if isinstance(form, MatrixForm) and form.fill is not None:
         fill = open_column(objects, form.fill, "fill value")
         if fill.dataset.type != dataset.type or fill.dims != (1,):
-            raise Unsupported("The fill value of the matrix is not one value of their type; use --as-is.")
+            raise Unsupported(
+                "The fill value of the matrix must be one value of the type of its values; use --as-is."
+            )
         dataset = replace(dataset, fill=FillValue(np.asarray(fill.read((0,), (1,))).tobytes()))
     kind = type_body(objects, dataset.type, dataset.committed)
     return {"type": kind, "creationProperties": fill_body(objects, dataset)}

@@ -103,7 +103,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise Corrupt(f"{path} has no line of rows, columns and entries: {error}.") from error
     if min(rows, columns, entries) < 0:
-        raise Corrupt(f"{path} has {rows} rows, {columns} columns and {entries} entries.")
+        raise Corrupt(f"{path} has a negative size: {rows} rows, {columns} columns, {entries} entries.")
     if words[4] != "general" and rows != columns:
         raise Corrupt(f"{path} is {words[4]}, but has {rows} rows and {columns} columns; they must be equal.")
     return _Header(is_array, words[3], words[4], rows, columns, entries)

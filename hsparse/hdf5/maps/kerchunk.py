@@ -161,7 +161,7 @@ OpenDataset = Callable[[Record], tuple[StoredDataset, ChunkPages]]
 
 
 class KerchunkReferences:
-    """Writes references to store objects, whose URLs are `base` + key, or, with `file`, to the file with URL `base`."""
+    """Writes references to store objects at the URLs `base` + key; with `file`, to the file at the URL `base`."""
 
     def __init__(self, base: str, file: FileAddresses | None = None) -> None:
         self._base = base

@@ -41,7 +41,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     if "file_uri" not in layout or backing_file(dataset).unseen:
         raise Unsupported(
             f"The data of {dataset.id} is in files that a chunk table names, or in a file that did not exist when the "
-            "dataset was linked to it. Readers need rights to these files: copy the data, or ask for its values."
+            "dataset was linked to it. Readers need rights to such files: copy the data, or read its values."
         )
     elements = FileBackedElements(owners, dataset, table_reader(owners))
     file = await _current(owners, dataset)

@@ -278,7 +278,7 @@ class VlenQuery:
         return self._query.mask(self._queried_fields.columns(array))
 
     async def _parts(self, selection: Selection) -> AsyncIterator[Selection]:
-        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks; `Boxes` become pages."""
+        """Yield the selection whole, or divided by rows of stored chunks if it has many; divide `Boxes` into pages."""
         grid = self._dataset.grid
         if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
             parts = iter((selection,))

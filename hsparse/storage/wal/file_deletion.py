@@ -68,7 +68,7 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
 
 
 def delete_files(root: RootDirectory, entries: Sequence[Entry]) -> list[bool]:
-    """Implement `ObjectStore.delete_all`; blocks the thread.
+    """Delete the files durably, as `ObjectStore.delete_all`; blocks the thread.
 
     On failure, the removals so far are also made durable, if the file system still allows it.
     """

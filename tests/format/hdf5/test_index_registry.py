@@ -468,7 +468,7 @@ def test_records_may_come_in_any_order_and_those_beyond_the_extent_are_left_out(
 
 def test_chunks_that_cannot_be_there_are_not_planned() -> None:
     layout = make_layout(IndexKind.FIXED_ARRAY, (4, 5), 0, False)
-    with pytest.raises(BadRequest, match="same place"):
+    with pytest.raises(BadRequest, match="same coordinates"):
         plan_chunk_index(layout, np.array([[1, 2], [0, 0], [1, 2]], np.uint64))
     with pytest.raises(BadRequest, match="maximum of 5 chunks in dimension 1"):
         plan_chunk_index(layout, np.array([[1, 2], [0, 5]], np.uint64))

@@ -95,7 +95,7 @@ def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPl
         raise BadRequest(fault)
     order = sort_rows(scaled)
     if not is_ascending(scaled[order]):
-        raise BadRequest("A chunk index cannot have two chunks at the same place.")
+        raise BadRequest("Two chunks have the same coordinates: give each chunk once.")
     for dim, count in enumerate(layout.counts):
         if len(scaled) and count is not None and int(scaled[:, dim].max()) >= count:
             raise BadRequest(f"A chunk is beyond the maximum of {count} chunks in dimension {dim}.")

@@ -49,7 +49,7 @@ def mapping_of(one: Json) -> VirtualMapping:
 
 
 def parse_selection(value: Any) -> Serialized:
-    """Parse a selection, of which None selects all elements; raises `BadRequest`. No extent is checked."""
+    """Parse a selection (None: all elements); raises `BadRequest`. Bounds are not checked."""
     if value is None:
         return AllElements()
     kind = value.get("class") if isinstance(value, dict) else None

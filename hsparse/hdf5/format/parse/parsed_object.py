@@ -182,7 +182,7 @@ class _Parts:
         return None
 
     def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
-        """Decode the first message of a type; return a pair: the result, and the header that shares it or None."""
+        """Return the first message of type `kind`, decoded, and the header it is shared from (an address), or None."""
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None

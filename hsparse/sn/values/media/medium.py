@@ -76,7 +76,7 @@ class WriteBody(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The request's `select`, as in the body of a read, or {} if there is none; `resolved` needs it."""
+        """The selection in the URL as the body of a read that has it (`select`), or {} for a body with a selection."""
         ...
 
     def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:

@@ -301,8 +301,8 @@ class DatasetReduction:
         nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
             raise TooLarge(
-                f"The result has the shape {list(reduction.result_shape)}; with {STATE_BYTES} bytes for each place it "
-                f"may have {limit} bytes (max_request_size): select less, or reduce more axes."
+                f"A result of the shape {list(reduction.result_shape)}, with {STATE_BYTES} bytes an element, has more "
+                f"than {limit} bytes (max_request_size): select less, or reduce more axes."
             )
         codes = None if groups is None else groups.codes
         num_codes = 0 if codes is None else codes.size
