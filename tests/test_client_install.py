@@ -298,12 +298,12 @@ def test_extras_add_up() -> None:
     } <= {None, *EXTRAS}
 
 
-SHORT = ("objects/test_link_handlers.py", "domains/test_folder_handlers.py", "values/test_sparse.py")
+SHORT = ("objects/test_link_handlers.py", "domains/test_folders.py", "values/test_sparse.py")
 WHOLE = ("objects", "domains", "values")
 MAPS = (
     "tests/sn/values/test_selected.py::test_paired_lists_with_slices_are_refused_by_their_bytes",
-    "tests/sn/values/signed/test_signed.py::test_chunks_have_signed_coordinates",
-    "tests/sn/values/signed/test_signed.py::test_what_counts_from_zero_refuses_it",
+    "tests/sn/values/test_signed.py::test_chunks_have_signed_coordinates",
+    "tests/sn/values/test_signed.py::test_what_counts_from_zero_refuses_it",
 )
 """They ask for a map among others, which is an extension's."""
 ABSENT = """

@@ -80,7 +80,7 @@ def test_every_command_is_listed_and_has_its_own_help(capsys: pytest.CaptureFixt
             "improt",
             r"usage: hsparse .*there is no command 'improt'; did you mean import\? hsparse --help lists all",
         ),
-        ("zzzz", r"there is no command 'zzzz'\. hsparse --help lists all"),
+        ("zzzz", r"there is no command 'zzzz'; hsparse --help lists all"),
         ("import a.h5 /a.h5 --forse", r"usage: hsparse import .*--forse; did you mean --force\?"),
         ("serve --bukcet=a", r"usage: hsparse serve .*--bukcet=a; did you mean --bucket\?"),
         (
@@ -100,7 +100,9 @@ def test_a_wrong_word_is_told_with_the_usage_of_its_command(
 
 
 def test_what_is_missing_names_the_extra_where_one_has_it() -> None:
-    with pytest.raises(Misconfigured, match=r'needs no_such_module.*pip install "hsparse\[server\]"'):
+    with pytest.raises(
+        Misconfigured, match=r'needs the package no_such_module.*pip install "hsparse\[server\]"'
+    ):
         OptionalModule("no_such_module.part", "server").load()
     for part in (OptionalModule("no_such_module"), OptionalModule("hsparse.no_such_module", "server")):
         with pytest.raises(ModuleNotFoundError):

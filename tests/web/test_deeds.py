@@ -207,7 +207,7 @@ def test_a_folder_whose_rename_stops_halfway_goes_on(ann: Page, guarded: Guarded
     ann.route("**/?domain=**", refuse)
     dialog.get_by_role("button", name="Rename").click()
     tasks = ann.get_by_role("region", name="Tasks")
-    expect(tasks.get_by_role("alert")).to_contain_text(f"The rest is still in {ANN}/many.")
+    expect(tasks.get_by_role("alert")).to_contain_text(f"What was not moved is in {ANN}/many.")
     for name, folders in {"a.h5": ["other"], "b.h5": ["many", "other"], "c.h5": ["many"]}.items():
         for folder in folders:
             assert ask(guarded, "ann", "GET", "/", f"{ANN}/{folder}/{name}")[1]["root"] == roots[name]

@@ -217,10 +217,9 @@ class Sources:
             return None
         found, outcome = walked
         if outcome.failure is not None:
-            error = outcome.failure.error()
-            if isinstance(error, NotFound | Gone):
+            if outcome.failure.kind in MISSING_KINDS:
                 return None
-            raise error
+            raise outcome.failure.error()
         own = (self.id, f"{self.id} in {self._rights.beside}")
         trail = (*self._rights.trail, own) if not self._rights.trail else self._rights.trail
         rights = NestedRights(

@@ -168,7 +168,7 @@ def test_a_file_that_no_object_can_be() -> None:
 def test_an_object_that_is_there(in_bucket: str, exports: Exports) -> None:
     key = exports(in_bucket)
     exports(in_bucket, key=key, status=2)
-    assert f"s3://exports/{key} exists; add --force" in exports.printed()
+    assert f"s3://exports/{key} exists: add --force" in exports.printed()
     exports(in_bucket, "--force", "--layout", "structured", key=key)
     objects, pending = exports.stored(key)
     assert pending == []

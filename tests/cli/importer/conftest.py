@@ -66,7 +66,7 @@ def connect(url: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], C
     made: list[Connection] = []
 
     def run() -> Connection:
-        name = f"{request.node.originalname}-{abs(hash(request.node.name))}-{len(made)}.h5"
+        name = f"{request.node.originalname}-{abs(hash(request.node.nodeid))}-{len(made)}.h5"
         made.append(Connection(url, f"/home/admin/{name}"))
         return made[-1]
 

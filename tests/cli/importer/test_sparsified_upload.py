@@ -168,7 +168,7 @@ def test_an_import_that_was_stopped_goes_on(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--sparse", "/entry/none", "--drop-fill"), "No dataset matches --sparse /entry/none."),
+        (("--sparse", "/entry/none", "--drop-fill"), "No dataset matches --sparse /entry/none: use a path"),
         (("--sparse", "/entry/data/*"), "--sparse needs --drop-fill or --threshold N"),
         (("--drop-fill",), "are for the datasets that --sparse names"),
         (("--sparse", "*", "--threshold", "much"), "--threshold much is no number"),
@@ -180,7 +180,7 @@ def test_an_import_that_was_stopped_goes_on(
         (("--sparse", "/names", "--drop-fill"), "/names: It has elements of the class H5T_STRING"),
         (
             ("--sparse", "*image", "--drop-fill", "--chunk", "3x3"),
-            "/entry/data/image: The chunk has 2 dimensions",
+            "/entry/data/image: The array's chunk must have 3 dimensions",
         ),
     ],
 )

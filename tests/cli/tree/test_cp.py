@@ -112,7 +112,7 @@ def test_targets(run: Run, made: str, folder: str) -> None:
     )
     for words in ((made, f"{folder}/none/"), (f"{folder}/*", f"{folder}/none")):
         (said,) = run("cp", *words, status=2)
-        assert said.endswith(f"create it first: hsparse mkdir -p {folder}/none")
+        assert said.endswith(f"create the folder first: hsparse mkdir -p {folder}/none")
     run("cp", f"{made}/dense", f"{folder}/x", status=2)
 
 

@@ -243,8 +243,8 @@ def test_an_object_that_is_changed_is_another_domain(server: Server, tmp_path: P
     [
         ("s3://none/data", "There is no bucket 'none'"),
         (f"s3://{BUCKET}/none", "no keys have this prefix"),
-        ("s3://", "should be like s3://bucket/prefix"),
-        (f"s3://{BUCKET}/../up", "should be like s3://bucket/prefix"),
+        ("s3://", "must have the form s3://bucket/prefix"),
+        (f"s3://{BUCKET}/../up", "must have the form s3://bucket/prefix"),
     ],
 )
 def test_places_that_cannot_be_served(

@@ -155,6 +155,7 @@ def test_what_is_read_when_a_file_is_opened_is_bounded(
 def test_what_is_kept_of_a_file_is_enough(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hsparse.hdf5.in_place.kept_files.SETTLED_SECONDS", 0.0)  # the files may be new
     for name in ("first", "second"):
         with served(tmp_path / name, place, files_cache=tmp_path / "cache") as url:
             assert "run.nxs" in listed(url, "/runs/")
