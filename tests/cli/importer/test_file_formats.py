@@ -440,7 +440,7 @@ DAMAGES: list[tuple[Callable[[Path], Path], str, Callable[[Any], Any], str]] = [
     (loom, "matrix", lambda values: values.astype("S3"), "/matrix: Its values are no numbers"),
     (loom, "matrix", lambda values: values[1:], "/layers/counts: It has the extent [40, 60]"),
     (loom, "layers/counts", lambda values: values.T, "/layers/counts: It has the extent [60, 40]"),
-    (loom, "row_attrs/Gene", lambda values: values[1:], "/row_attrs/Gene: It has the extent [39]"),
+    (loom, "row_attrs/Gene", lambda values: values[1:], "/row_attrs/Gene: The extent is [39]"),
     (loom, "col_graphs/knn/a", lambda values: values + CELLS, "/obsp/knn: "),
     (contacts, "bins/start", lambda values: values[1:], "/bins: The columns have different lengths"),
     (
