@@ -47,7 +47,7 @@ COMMANDS: dict[str, Command] = CORE | {
 
 
 def all_commands() -> dict[str, Command]:
-    """Return all commands by name, including those of other packages; the first call takes a while to find these."""
+    """Return all commands by name, also the commands of other packages, which the first call takes a while to find."""
     return COMMANDS | {name: command for one in extensions() for name, command in one.commands.items()}
 
 

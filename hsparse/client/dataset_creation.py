@@ -69,7 +69,7 @@ class DatasetCreation:
     ) -> DenseDataset:
         """Create a dense dataset and missing parent groups, and write `data`, whose shape and dtype are the defaults.
 
-        The options are those of h5py; without `chunks`, the server chooses the chunks. `filters` lists all filters, as
+        The options are h5py's; without `chunks`, the server chooses the chunks. `filters` lists all filters, as
         in `creationProperties.filters` of the REST API, instead of `compression`, `shuffle` and `fletcher32`. `stripes`
         spreads the chunks over this number of prefixes of the store, or over the listed buckets (`bucket`,
         `bucket/prefix`). `lower` is the coordinate of the first element, and `minlower` is the minimum of `lower`; with
@@ -256,7 +256,7 @@ class DatasetCreation:
             self.connection.batch = None
 
     def _frame_of(self, path: str) -> Any:
-        """Return the data frame (a group) of which the object at a path is a column, or None if there is none.
+        """Return the data frame (a group) that has the object at a path as a column, or None if there is none.
 
         The server is asked only if an AnnData may have a data frame at the path.
         """

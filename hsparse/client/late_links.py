@@ -154,7 +154,7 @@ class ReplacedObjects:
         self._ids = self._below(group) if names else set()
 
     def delete(self) -> None:
-        """Delete those of the objects that no link leads to any more."""
+        """Delete the objects to which no link leads any more."""
         if not self._ids:
             return
         with suppress(HsparseError):  # ignored: the replacement has succeeded

@@ -111,7 +111,10 @@ async def delete_job(request: Request) -> web.StreamResponse:
     if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
         await service.owners.apply(DeleteObject(id))
         return respond({})
-    outcome = await service.owners.apply(job_change(id, {CANCEL: True}))
+    try:
+        outcome = await service.owners.apply(job_change(id, {CANCEL: True}))
+    except Conflict as error:
+        raise Conflict(f"The job {id} has ended already.") from error
     service.component(JobQueue).cancel(id)
     return respond(job_json(outcome.record or record, service.clock.now()), 202)
 

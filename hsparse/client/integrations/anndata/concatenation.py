@@ -75,7 +75,7 @@ def concat(
     X, the layers and raw become virtual datasets over the sources' matrices. The sources must be on the server of `to`
     and must not be deleted; their changes show in the result, and readers need the right to read the sources. Other
     parts are copied, so concatenate again after the rows of a source were reordered. With `copy`, the
-    matrices are copied, too. Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
+    matrices are copied as well. Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
     `keys`, `index_unique`, `fill_value` and `pairwise` are as in `anndata.concat`; `axis` must be "obs".
 
     `sources` are addresses, open files or groups. `to` is an address, or a domain's path on the server of the first

@@ -23,7 +23,7 @@ Attributes = dict[str, Any]
 T = TypeVar("T")
 PARTS = ("layers", "obsm", "varm", "obsp", "varp", "uns")
 CATEGORIES = "/categories"
-"""The suffix of the paths of categories. Such a dataset has an element per category, not per row."""
+"""The suffix of the paths of categories. A dataset of categories has an element per category, not per row."""
 OF_CELLS = ("X", "layers", "obs", "obsm", "raw/X")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 

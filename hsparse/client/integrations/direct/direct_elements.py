@@ -170,7 +170,7 @@ class DirectElements:
         """Return a pair: the elements of some chunks, as few `Elements`, and the chunks that failed.
 
         The map gives the number of elements of a whole chunk, so threads write its elements to their final place.
-        A partly selected chunk is read first; its elements are copied behind those of the whole chunks.
+        A partly selected chunk is read first; its elements are copied behind the elements of the whole chunks.
         """
         failed, grid = _Failed(), Grid(extent, found.spec.dims)
         whole = [one for one in planned if one.selection.is_all]

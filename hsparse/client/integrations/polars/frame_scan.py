@@ -65,7 +65,7 @@ class FrameScan:
     def read(
         self, columns: list[str] | None, predicate: Any, limit: int | None, batch_rows: int | None
     ) -> Iterator[Any]:
-        """Yield frames of those of the first `limit` rows (None: all rows) that match the predicate."""
+        """Yield frames of the rows that match the predicate, among the first `limit` rows (None: all rows)."""
         names = self.names if columns is None else columns
         length = self.tree.frame_length(self.path)
         end = length if limit is None else min(limit, length)

@@ -107,7 +107,7 @@ class ElementScan:
     def read(
         self, columns: list[str] | None, predicate: Any, limit: int | None, batch_rows: int | None
     ) -> Iterator[Any]:
-        """Yield frames of those of the first `limit` rows (None: all rows) that match the predicate.
+        """Yield frames of the rows that match the predicate, among the first `limit` rows (None: all rows).
 
         `columns` names the columns to return, including the predicate's columns, or is None for all.
         """
